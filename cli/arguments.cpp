@@ -47,8 +47,7 @@ double number_of(const CLI::App& app, const std::string& name, const std::string
   return value;
 }
 
-/// The flag that stands in `text`, "--top" for "--top=3", "-o" for "-oFILE";
-/// empty where none does, as in "-1".
+/// The flag that stands in `text`, "--top" for "--top=3", "-o" for "-oFILE"; empty where there is none, as in "-1".
 std::string flag_of(const std::string& text) {
   const auto letter = [&](std::size_t at) {
     return at < text.size() && std::isalpha(static_cast<unsigned char>(text[at])) != 0;
@@ -57,7 +56,7 @@ std::string flag_of(const std::string& text) {
   return text.starts_with('-') && letter(1) ? text.substr(0, 2) : "";
 }
 
-/// Refuses a flag that `app` does not have, and names the nearest that it has.
+/// Refuses a flag that `app` does not have, and names the nearest flag that it has.
 [[noreturn]] void refuse_flag(const CLI::App& app, const std::string& flag) {
   std::vector<std::string> known;
   for (const CLI::Option* o : app.get_options()) {
@@ -66,7 +65,7 @@ std::string flag_of(const std::string& text) {
   const bool is_long = flag.starts_with("--");
   std::vector<std::string> near = is_long ? nearest(flag, known, 1) : std::vector<std::string>{};
   if (is_long && near.empty()) {
-    // A part of a longer name: "--memory" of "--memory-tolerance".
+    // The text may be a part of a longer name: "--memory" is one of "--memory-tolerance".
     for (const std::string& k : known) {
       if (k.find(flag.substr(2)) != std::string::npos) near.push_back(k);
     }
@@ -86,8 +85,8 @@ const CLI::Option* option_of(const CLI::App& app, const std::string& flag) {
   return nullptr;
 }
 
-/// What the parser would say in words of its own: flags that are not known, stand twice or lack their value, and
-/// arguments too many.
+/// Reports mistakes for which the parser has words of its own: unknown flags, flags that stand twice or lack their
+/// value, and too many arguments.
 void check_words(const CLI::App& app, int count, const char* const* values) {
   std::set<const CLI::Option*> given;
   std::vector<std::string> positionals;
@@ -132,7 +131,7 @@ void check_words(const CLI::App& app, int count, const char* const* values) {
   }
 }
 
-/// Says all that is required and was not given.
+/// Lists everything that is required and was not given.
 [[noreturn]] void refuse_missing(const CLI::App& app) {
   std::vector<std::string> missing;
   for (const CLI::Option* o : app.get_options()) {
@@ -234,7 +233,7 @@ class AppCommand final : public Command {
   template <class T>
   CLI::Option* number(const std::string& name, T& into, const std::string& help, Bounds bounds) {
     bounds.most = std::min<std::uint64_t>(bounds.most, std::numeric_limits<typename Inner<T>::type>::max());
-    // By the application: this object does not live until the parse.
+    // The application owns it, because this object does not live until the parse.
     const CLI::App& app = app_;
     const auto store = [&app, name, &into, bounds](const std::string& text) {
       into = whole<typename Inner<T>::type>(app, name, text, bounds);

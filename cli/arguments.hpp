@@ -9,8 +9,8 @@
 
 namespace orrery {
 
-/// Whole numbers that an option accepts; only said where something else was
-/// given, the verb itself checks them.
+/// Whole numbers that an option accepts. The bounds are only named where something else was given; the verb itself
+/// checks numbers.
 struct Bounds {
   std::uint64_t least = 0;
   std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
@@ -40,7 +40,7 @@ class Command {
   virtual Command& choice(const std::string& name, std::string& into, const std::vector<std::string>& names,
                           const std::string& help) = 0;
   virtual Command& flag(const std::string& name, bool& into, const std::string& help) = 0;
-  /// Printed at the end of --help.
+  /// Sets the examples at the end of --help.
   virtual Command& examples(const std::string& text) = 0;
 };
 

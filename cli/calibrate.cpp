@@ -135,7 +135,7 @@ class CalibrateVerb final : public Verb {
     ticker.reset();
     const Calibration& measured = made.calibration;
     const std::optional<std::string> busy = core_shortage(made.cores);
-    // Every later prediction for this machine would be as wrong.
+    // With such a file every later prediction for this machine would be as wrong.
     const bool kept = flags_.output || !busy || force_;
     if (flags_.output) {
       write_output(flags_, calibration_text(measured));
@@ -195,14 +195,14 @@ class CalibrateVerb final : public Verb {
       ticker.show(what, static_cast<std::uint64_t>(share * 1000.0), 1000);
     };
   }
-  /// Of a GPU nothing is written where other verbs find it: one machine may have several.
+  /// For a GPU nothing is written where other verbs find it, because one machine may have several.
   int calibrate_gpu() {
     if (!flags_.output) refuse("cli.output", "--backend cuda needs -o: the file to write");
     if (!prints_output(flags_)) require_folder(*flags_.output);
     const std::unique_ptr<Device> gpu = open_cuda_device(cuda_module(), static_cast<int>(gpu_.value_or(0)));
     const std::optional<std::string> device = device_file_of(gpu->info());
     if (!device) throw Error(fmt::format("models/device has no file for {}", gpu->info().name));
-    // What was not measured is as shipped: a box of these GPUs has the links of others.
+    // Constants that were not measured are as shipped: a box of these GPUs has the same links as others.
     const Calibration shipped = shipped_calibration(*device);
     const std::vector<CurveFile> links = groups_ ? fitted_links(*groups_) : std::vector<CurveFile>{};
     if (!links.empty() && !shipped.nccl) {

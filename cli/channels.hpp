@@ -8,7 +8,7 @@
 
 namespace orrery {
 
-/// What NCCL's channels of one communicator are, for a person and for a program.
+/// NCCL's channels of one communicator, for a person and for a program.
 [[nodiscard]] std::string channels_text(const NcclChannelReport&);
 [[nodiscard]] nlohmann::ordered_json channels_json(const NcclChannelReport&);
 

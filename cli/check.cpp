@@ -65,7 +65,7 @@ class CheckVerb final : public Verb {
   int run() override {
     std::optional<Ticker> ticker(std::in_place, "check");
     Diagnostics d;
-    // A folder stands for the config.json in it, as where a model is named.
+    // A folder stands for the config.json in it, as it does where a model is named.
     std::error_code failure;
     if (std::filesystem::is_directory(file_, failure)) file_ = (std::filesystem::path(file_) / "config.json").string();
     // Traces of large plans are long.

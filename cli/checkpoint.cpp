@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Parts of one kind of state, together.
+/// Parts of one kind of state, added up.
 struct StateSummary {
   std::uint64_t tensors = 0, elements = 0, bytes = 0;
   DType dtype = DType::f32;
@@ -41,7 +41,7 @@ std::map<std::string, StateSummary> states_of(const Checkpoint& c) {
   return states;
 }
 
-/// The first number of a scalar of the state; empty where it has none.
+/// The first number of a scalar of the state; empty where the state lacks it.
 std::optional<double> scalar_of(Checkpoint& c, const std::string& name) {
   const auto found = c.places.find({"scalar", name});
   if (found == c.places.end()) return std::nullopt;
@@ -52,7 +52,7 @@ std::optional<double> scalar_of(Checkpoint& c, const std::string& name) {
   return value;
 }
 
-/// "pipeline 2, data 2": the sizes in the plan's table [mesh].
+/// The sizes in the plan's table [mesh]: "pipeline 2, data 2".
 std::string mesh_of(const std::string& plan) {
   std::string out;
   std::istringstream in(plan);

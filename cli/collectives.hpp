@@ -9,11 +9,11 @@
 
 namespace orrery {
 
-/// `orrery validate --collectives [COLLECTIVES.csv]`: measured collectives beside what the cost model makes of them,
-/// errors of each machine by size, and NCCL's choices where they are known.  Without a table, the shipped one.
+/// `orrery validate --collectives [COLLECTIVES.csv]`: measured collectives beside the times of the cost model, errors
+/// of each machine by size, and NCCL's choices where they are known. Without a table it uses the shipped one.
 [[nodiscard]] int validate_collectives(const CommonFlags&, const std::optional<std::string>& table);
 
-/// Constants of the links that a table names, fitted to its rows.  Throws what is wrong with the file.
+/// Constants of the links that a table names, fitted to its rows. Throws mistakes of the file.
 [[nodiscard]] std::vector<CurveFile> fitted_links(const std::string& table);
 
 /// `orrery calibrate --collectives COLLECTIVES.csv`: fits the constants of each kind of link and writes one file for

@@ -218,7 +218,7 @@ CostModel cost_model(const LoadedPlan& loaded) {
 
 namespace {
 
-/// Key by key, as files have them: "workload.clip_norm: 1 | not set".
+/// Differences key by key, as files state them: "workload.clip_norm: 1 | not set".
 std::vector<std::string> unlike_workloads(const Workload& a, const Workload& b) {
   const auto keys = [](const Workload& w) {
     TomlWriter out;
@@ -352,7 +352,7 @@ FileWriter::FileWriter(const std::filesystem::path& wanted) : state_(std::make_u
   require_folder(wanted);
   std::error_code failure;
   state_->file = wanted;
-  // A link stays; what it leads to is written.
+  // A link stays; the file that it leads to is written.
   if (std::filesystem::is_symlink(wanted, failure)) {
     state_->file = std::filesystem::canonical(wanted, failure);
     if (failure) throw Error(fmt::format("cannot write {}: {}", wanted.string(), failure.message()));
@@ -404,7 +404,7 @@ void print(std::string_view raw) {
 void say(std::string_view text) { std::fputs(escaped(text, "\n\t").c_str(), stderr); }
 
 std::string json_text(const nlohmann::ordered_json& json) {
-  // JSON itself lets the controls from U+007F on stand as they are.
+  // JSON itself lets controls from U+007F on stand as they are.
   return escaped(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace), "\n") + "\n";
 }
 

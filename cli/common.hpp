@@ -36,47 +36,45 @@ struct CommonFlags {
   bool expandable_segments = false;
 };
 
-/// --json, -o and --data; `output_help` says what -o writes.  "-o -" writes it to
-/// standard output, and then nothing else is printed there.
+/// --json, -o and --data; `output_help` says what -o writes. "-o -" writes it to standard output, where then nothing
+/// else is printed.
 void declare_output(Command&, CommonFlags&, const std::string& output_help);
-/// --expandable-segments: how the process's caching allocator is set up.
+/// Declares --expandable-segments: how the process's caching allocator is set up.
 void declare_allocator(Command&, CommonFlags&);
 /// --gpus, --calibration, --software, --price and --lanes.
 void declare_machine(Command&, CommonFlags&);
 
-/// The user's mistakes, on their way to exit status 2.
+/// Mistakes of the user, on their way to exit status 2.
 class InputError {
  public:
   explicit InputError(Diagnostics d, bool in_json = false) : diagnostics(std::move(d)), answered(in_json) {}
   Diagnostics diagnostics;
   bool answered;  ///< JSON that holds them was printed
 };
-/// What stands under "errors" in JSON: file, line, column (null where they do
-/// not apply), code, message, details.
+/// One entry under "errors" in JSON: file, line, column (null where they do not apply), code, message, details.
 [[nodiscard]] nlohmann::ordered_json errors_json(const Diagnostics&);
 /// Throws InputError when there is a mistake.
 void require_none(const Diagnostics&);
-/// A mistake in the arguments themselves.
+/// Throws a mistake in the arguments themselves.
 [[noreturn]] void refuse(std::string code, std::string message, std::vector<std::string> details = {});
 /// "-" stands for standard output with -o only.
 void refuse_standard_output(const char* flag, const std::optional<std::string>& file);
-/// Refuses outputs that are the input or each other: nothing that a person wrote is lost.  "-" is no file.
+/// Refuses outputs that are the input or each other, so that nothing that a person wrote is lost. "-" is no file.
 void keep_apart(const std::filesystem::path& input, const std::vector<std::optional<std::string>>& outputs);
 
-/// The data directory: --data, else beside the installed program, else the source tree.
+/// The data directory: --data, or the one beside the installed program, or the one in the source tree.
 [[nodiscard]] Library library_of(const CommonFlags&);
 
-/// --calibration; else, for cores of this machine (cpu-core), what `orrery
-/// calibrate` wrote; else the shipped one of the device.  Constants of another
-/// device are an input error.
-/// What --software says is priced in, for products in the given precision.
+/// The choice of --calibration; without it, for cores of this machine (cpu-core), the file that `orrery calibrate`
+/// wrote; otherwise the shipped one of the device. Constants of another device are an input error. The costs of
+/// --software are included, for products in the given precision.
 [[nodiscard]] CalibrationChoice calibration_of(const CommonFlags&, const Library&, const ClusterSpec&, Precision);
-/// Where `orrery calibrate` writes without -o.
+/// The file that `orrery calibrate` writes without -o.
 [[nodiscard]] std::filesystem::path own_calibration_path();
 
 /// A built-in cluster whose devices are this machine's cores gets their true number.
 void adapt_to_this_machine(ClusterSpec&);
-/// What --price says, where it does.
+/// Sets the price of --price, where it is given.
 void set_price(ClusterSpec&, const CommonFlags&);
 
 /// A plan file with its cluster, before its autos have values.
@@ -84,7 +82,7 @@ struct UnresolvedPlan {
   PlannedRun run;  ///< its cluster is set
   CalibrationChoice calibration;
 };
-/// What a given cluster does to the one that a plan names.
+/// What a given cluster does to the cluster that a plan names.
 enum class ClusterUse : std::uint8_t {
   replace,   ///< takes its place: the same plan on another cluster
   fall_back  ///< stands in only where the plan names none
@@ -95,7 +93,7 @@ enum class ClusterUse : std::uint8_t {
                                              const std::optional<std::string>& cluster,
                                              ClusterUse use = ClusterUse::replace);
 
-/// A plan file with all that it needs to be priced or run.
+/// A plan file with everything that is needed to price or run it.
 struct LoadedPlan {
   PlannedRun run;  ///< resolved; its cluster is set
   CalibrationChoice calibration;
@@ -110,30 +108,31 @@ struct LoadedPlan {
 
 [[nodiscard]] CostModel cost_model(const LoadedPlan&);
 
-/// What two plans are of, where it differs: "model: A | B".  Sources of figures and what no prediction depends on
-/// (learning rates, seed, data) are no difference.  Times of plans of unlike things say little about the plans.
+/// The differences between what two plans are for: "model: A | B". Sources of figures, and settings that no prediction
+/// depends on (learning rates, seed, data), do not count. Times of plans for different things say little about the
+/// plans.
 [[nodiscard]] std::vector<std::string> unlike_subjects(const PlannedRun&, const PlannedRun&);
 
 /// Lines "auto: key = value (reason)" for every value that was resolved.
 [[nodiscard]] std::string resolutions_text(const std::vector<Resolution>&);
 
-/// A model or cluster as `--model`, `--cluster` and `show` name it; a file of another kind is refused.
+/// A model or cluster that `--model`, `--cluster` or `show` names; a file of another kind is refused.
 [[nodiscard]] std::optional<ModelSpec> named_model(const Library&, const std::string& reference, Diagnostics&);
 [[nodiscard]] std::optional<ClusterSpec> named_cluster(const Library&, const std::string& reference,
                                                        std::optional<std::uint32_t> gpus, Diagnostics&);
 
-/// Throws Error where `file` cannot be written for want of its folder, which is
-/// not created; for verbs that work long before they write.
+/// Throws Error where `file` cannot be written because its folder is missing. The folder is not created. This is for
+/// verbs that work long before they write.
 void require_folder(const std::filesystem::path& file);
 /// Whether -o is "-".
 [[nodiscard]] bool prints_output(const CommonFlags&);
 /// require_folder for -o, where it names a file.
 void require_output(const CommonFlags&);
-/// Writes what -o asks for to its file or to standard output; nothing without -o.
+/// Writes the output of -o to its file or to standard output; does nothing without -o.
 void write_output(const CommonFlags&, std::string_view text);
 
-/// A file that is written piece by piece: to a neighbour first, which takes its
-/// name in close() and is removed without that.  Throws Error.
+/// A file that is written piece by piece: to a neighbour first, which gets its name in close() and is removed without
+/// that. Throws Error.
 class FileWriter {
  public:
   explicit FileWriter(const std::filesystem::path&);
@@ -151,13 +150,12 @@ class FileWriter {
 /// Writes a file whole: to a neighbour first, then renamed, so that an
 /// interrupted program leaves no half file.  Throws Error.
 void write_file(const std::filesystem::path&, std::string_view text);
-/// Prints to standard output; throws Error when that fails.  What could steer a terminal is escaped() here and in
-/// `say`, whatever it has come from, but newlines and tabs.  (JSON and TOML read the same character back.)
+/// Prints to standard output; throws Error when that fails. Text that could steer a terminal is escaped() here and in
+/// `say`, wherever it comes from, except newlines and tabs. (JSON and TOML read the same character back.)
 void print(std::string_view text);
 /// Prints to standard error.
 void say(std::string_view text);
-/// Prints JSON with two spaces of indentation.  Bytes that are no UTF-8 (names
-/// in files) become U+FFFD.
+/// Prints JSON with two spaces of indentation. Bytes that are not UTF-8 (names in files) become U+FFFD.
 void print_json(const nlohmann::ordered_json&);
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json&);
 

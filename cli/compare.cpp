@@ -166,7 +166,7 @@ class CompareVerb final : public Verb {
     return compare(*a, *b, &loaded.program, tolerance_);
   }
 
-  /// A trace that cannot be of the plan's Program: ranks that it does not have, or other lists of operations.
+  /// Refuses a trace that cannot belong to the plan's Program, because it has other ranks or other lists of operations.
   void refuse_foreign(const std::string& file, const Trace& trace, const Program& program) const {
     for (const RankTrace& r : trace.ranks) {
       const std::uint32_t rank = index(r.rank);
@@ -189,7 +189,7 @@ class CompareVerb final : public Verb {
     }
   }
 
-  /// Files of a folder in the order of their names, or the file itself.
+  /// The files of a folder in the order of their names, or the file itself.
   static std::vector<std::string> profiles_in(const std::string& reference) {
     std::error_code failure;
     if (!std::filesystem::is_directory(reference, failure)) return {reference};
@@ -211,7 +211,7 @@ class CompareVerb final : public Verb {
     return out;
   }
 
-  /// A plan as simulated, or its trace, beside what a profiler recorded; one file after the other is in memory.
+  /// Compares a plan as simulated, or its trace, with what a profiler recorded. One file at a time is in memory.
   int profile(FileKind a, const std::string& a_text) const {
     if (a == FileKind::trace && !plan_) {
       refuse("cli.compare", "a profile beside a trace needs the plan of both", {"Name it: --plan PLAN."});

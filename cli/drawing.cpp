@@ -30,7 +30,7 @@ std::string in_quotes(const std::string& text) {
   return out + "\"";
 }
 
-/// Quotes, but keeps "\n" as Graphviz' line break.
+/// Quotes a text, but keeps "\n" as Graphviz' line break.
 std::string label(const std::vector<std::string>& lines, const std::string& shape = "") {
   std::string out;
   for (const std::string& l : lines) {
@@ -72,7 +72,7 @@ std::string dot_of(const ModelSpec& m) {
   out += fmt::format("    out {};\n    add1 [label=\"+\", shape=circle];\n",
                      label({"out", fmt::format("{} x {}", m.heads * value_width(m), m.hidden)}));
   out += fmt::format("    norm2 {};\n", label({norm}));
-  // Of a mixture one of its experts.
+  // A mixture shows one of its experts.
   const std::uint64_t ffn = m.mixture ? m.mixture->ffn : m.ffn;
   const std::string experts =
       m.mixture ? fmt::format("{} of {} experts: ", m.mixture->per_token, m.mixture->experts) : "";
@@ -106,7 +106,7 @@ std::string dot_of(const ClusterSpec& c) {
   // Units of a level hang below the level's own node; many equal ones fold.
   constexpr std::uint32_t most_units = 8;
   int next = 0;
-  // `first` is the unit's first device: its node's kind is drawn.
+  // `first` is the unit's first device; the kind of its node is drawn.
   const auto draw_level = [&](auto&& self, std::size_t level, std::uint32_t first) -> int {
     const int id = next++;
     const std::uint32_t kind = kind_of_device(c, first);
@@ -121,7 +121,7 @@ std::string dot_of(const ClusterSpec& c) {
     out += fmt::format("  n{} {};\n", id, label({l.name, figures}, "ellipse"));
     std::uint32_t unit = 1;
     for (std::size_t below = 0; below + 1 < level; ++below) unit *= c.levels[below].size;
-    // Of many units two, and the first of each other kind.
+    // Many units show as two, and the first of each other kind.
     std::vector<bool> seen(node_kinds(c), false);
     std::uint32_t shown = 0;
     for (std::uint32_t i = 0; i < l.size; ++i) {
@@ -179,7 +179,7 @@ std::string dot_of(const PlannedRun& run) {
 
 namespace {
 
-/// A folder of our own, gone with the object.
+/// A folder of our own, which is removed with the object.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

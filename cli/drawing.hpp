@@ -12,13 +12,13 @@ namespace orrery {
 // Graphs in Graphviz' language.
 [[nodiscard]] std::string dot_of(const ModelSpec&);
 [[nodiscard]] std::string dot_of(const ClusterSpec&);
-/// Stages as columns, replicas as rows; at most 8 of each are drawn.
+/// Draws stages as columns and replicas as rows, at most 8 of each.
 [[nodiscard]] std::string dot_of(const PlannedRun&);
-/// What each class of ranks does in a step, and the blocks that run most often: their ops in a column for each
-/// lane, and what waits for what across lanes.  At most 160 ops are drawn; what is left out is said.
+/// Draws the ops of each class of ranks in a step, and the blocks that run most often. Their ops stand in a column for
+/// each lane, with the waits across lanes. At most 160 ops are drawn; the picture says what is left out.
 [[nodiscard]] std::string dot_of(const Program&);
 
-/// What a drawing's file is to hold: "svg", "png", "pdf", "dot" (Graphviz' own language), or nothing of these.
+/// The format of a drawing's file: "svg", "png", "pdf", "dot" (Graphviz' own language), or none of these.
 [[nodiscard]] std::string format_of(const std::string& file);
 
 /// Runs Graphviz' `dot` on `text`; `format` is "svg", "png" or "pdf".  Throws

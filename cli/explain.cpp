@@ -92,7 +92,7 @@ class ExplainVerb final : public Verb {
     for (const PlanChange& c : e.faster_if_it_fitted) json["faster_if_it_fitted"].push_back(change_json(c));
     json["smallest_fix"] = e.smallest_fix ? change_json(*e.smallest_fix) : nlohmann::ordered_json(nullptr);
     json["text"] = e.text;
-    // The heading already says what the plan is.
+    // The heading already describes the plan.
     PlannedRun resolved = plan.run;
     resolved.plan = e.plan;
     std::string text = e.text;
@@ -106,7 +106,7 @@ class ExplainVerb final : public Verb {
   int two() const {
     const UnresolvedPlan plan = read_unresolved(plan_, flags_, cluster_);
     const UnresolvedPlan other = read_unresolved(*other_, flags_, cluster_);
-    // The difference is of decisions: all else must be the same.
+    // The two may differ only in decisions; everything else must be the same.
     const std::vector<std::string> unlike = unlike_subjects(plan.run, other.run);
     std::vector<std::string> apart;
     std::copy_if(unlike.begin(), unlike.end(), std::back_inserter(apart),

@@ -31,7 +31,7 @@ const char* title_of(LinkKind kind) {
   return "";
 }
 
-/// Links that are alike, and how many.
+/// Links that are alike, and their number.
 using LinkCounts = std::map<std::tuple<LinkKind, double, double>, std::uint64_t>;
 
 LinkCounts count_links(const Fabric& fabric) {
@@ -154,7 +154,7 @@ std::string fabric_text(const Fabric& fabric, PathRule rule) {
                short_text(Seconds::of(latency))});
   }
   out += "\n" + links.str();
-  // To a neighbour, to the next node, half way and to the last.
+  // The routes go to a neighbour, to the next node, half way and to the last.
   std::vector<std::uint32_t> ends{1, spec.node.gpus, fabric.gpus() / 2, fabric.gpus() - 1};
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
@@ -196,7 +196,7 @@ CollectiveComparison compare_collectives(const Fabric& fabric, std::uint32_t gpu
   std::iota(first.begin(), first.end(), 0U);
   std::vector<Bytes> payloads;
   for (double n = 0x1p10; n <= 0x1p30; n *= 4.0) payloads.push_back(Bytes::of(n));
-  // PXN where nodes have NICs by rail; elsewhere it changes nothing for whole nodes.
+  // PXN is used where nodes have NICs by rail; elsewhere it changes nothing for whole nodes.
   return {gpus, compare_all_reduces(fabric, first, payloads, PathRule::rail_local),
           compare_all_to_alls(fabric, first, payloads, PathRule::rail_local)};
 }
@@ -239,7 +239,7 @@ void sort_by_load(std::vector<LinkLoad>& loads) {
 }
 
 std::string loads_text(const Fabric& fabric, const std::vector<LinkLoad>& loads, Seconds step, std::size_t count) {
-  // Symmetric plans load links by the dozen alike: one line for those of a kind.
+  // Symmetric plans load dozens of links alike, so links of a kind with one load share a line.
   struct Line {
     LinkKind kind;
     const LinkLoad* first;

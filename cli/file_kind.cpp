@@ -57,7 +57,7 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
     }
     return FileKind::unknown;
   }
-  // An array, and not the head of a table.
+  // The text is an array, and not the head of a table.
   if (text[first] == '[' && nlohmann::json::accept(text)) return FileKind::unknown;
   const std::optional<TomlTable> root = parse_toml(text, file, diagnostics);
   if (!root) return FileKind::unknown;

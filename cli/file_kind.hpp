@@ -9,7 +9,7 @@
 
 namespace orrery {
 
-/// The kinds of files that are ours.
+/// The kinds of Orrery's own files.
 enum class FileKind : std::uint8_t {
   model,
   workload,
@@ -33,14 +33,14 @@ enum class FileKind : std::uint8_t {
 /// "a plan", "an unknown file".
 [[nodiscard]] std::string with_article(FileKind);
 
-/// What a text says that it is, without reading it in full: JSON by its marks,
-/// TOML by its tables, a Program and an order of actions by their first line, measured runs by their header.  A
-/// text that does not parse is unknown, and its mistake is in the diagnostics.
+/// The kind that a text claims to be, found without reading all of it. JSON is recognised by its marks, TOML by its
+/// tables, a Program and an order of actions by their first line, measured runs by their header. A text that does not
+/// parse is unknown, and its mistake is in the diagnostics.
 [[nodiscard]] FileKind kind_of(const std::string& text, const std::string& file, Diagnostics&);
 
-/// Refuses a file that says it is of another kind than is wanted here (cli.kind),
-/// in one message in place of all that the wanted kind's reader would miss in it.
-/// Says nothing of files that cannot be read or do not say what they are: their reader does.
+/// Refuses a file of another kind than is wanted here (cli.kind), in one message instead of everything that the wanted
+/// kind's reader would miss in it. It ignores files that cannot be read or do not say what they are, because their
+/// reader reports that.
 void require_kind(const std::filesystem::path& file, const std::vector<FileKind>& wanted);
 
 }  // namespace orrery

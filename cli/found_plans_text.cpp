@@ -19,7 +19,8 @@ namespace {
 
 using P = const FoundPlan&;
 
-/// A column for each plan, a row for each decision and figure.  Cells wider than a column go on in the next row.
+/// There is a column for each plan, and a row for each decision and figure. Cells wider than a column go on in the next
+/// row.
 struct SideBySide {
   std::span<const FoundPlan> plans;
   std::size_t width;  ///< of a column
@@ -178,7 +179,7 @@ void add_figures(SideBySide& t, bool all) {
 std::string found_plans_text(const std::vector<FoundPlan>& plans, const Workload& workload, const TableSize& size) {
   constexpr std::size_t label = 18, gap = 2, widest = 24;
   const std::size_t columns = std::max<std::size_t>(size.columns, 60);
-  // As many plans as fit side by side; on a wide terminal columns do not grow without end.
+  // As many plans are shown as fit side by side; on a wide terminal columns do not grow without end.
   const std::size_t room = columns - label - gap;
   const std::size_t shown = std::min({plans.size(), size.most_plans, std::max<std::size_t>(1, room / (18 + gap))});
   SideBySide t(std::span<const FoundPlan>(plans).first(shown), std::min(widest, room / shown - gap));

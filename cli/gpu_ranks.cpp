@@ -99,12 +99,12 @@ void wait_for_end(ProcessWorld& world, Rank rank) {
   try {
     world.communicator(world.rank()).exchange(std::span<const Message>(&never, 1), 0);
   } catch (const Aborted&) {
-    // It has ended, or waits itself for whoever reads what it says.
+    // The process has ended, or waits itself for the one that reads its output.
   }
 }
 
 int gpu_of(std::uint32_t local_rank, std::uint32_t first, int gpus) {
-  // A launcher that binds GPUs shows each process its own alone.
+  // A launcher that binds GPUs shows each process only its own.
   if (gpus == 1 && first == 0) return 0;
   if (first + local_rank < static_cast<std::uint32_t>(gpus)) return static_cast<int>(first + local_rank);
   throw Error(fmt::format("{} GPU{} here, and the processes of this host need at least {}: one each{}", gpus,

@@ -103,7 +103,7 @@ std::vector<HerePlan> here_plans(std::uint32_t count, std::uint64_t seed, std::u
   std::set<std::string> names;
   Draw draw(seed);
   while (out.size() < count) {
-    // One core has no plan of two ranks that does not crowd it.
+    // With one core, every plan of two ranks crowds it, so such plans are left out.
     HerePlan plan = drawn(draw, out.size() % 5 == 4);
     if (cores < 2 && out.size() % 5 != 4 && plan.run.plan.mesh.size() > 1) continue;
     Diagnostics d;

@@ -107,7 +107,7 @@ class ImportVerb final : public Verb {
     return out;
   }
 
-  /// Channels that NCCL found: as tables of a cluster's file, or in that file.
+  /// Imports channels that NCCL found: as tables of a cluster's file, or into that file.
   int import_channels(ChannelFile kind, const std::string& text) {
     const char* what = kind == ChannelFile::graph ? "NCCL's graphs" : "NCCL's log";
     for (const auto& [flag, given] :
@@ -148,7 +148,7 @@ class ImportVerb final : public Verb {
     } else if (flags_.output || report->graphs.empty()) {
       print(channels_text(*report));
     } else {
-      // Where it ends up in a file, what it says stands above as comments.
+      // Where the output ends up in a file, the text stands above it as comments.
       std::string said = channels_text(*report), comments;
       for (std::size_t i = 0; i < said.size();) {
         const std::size_t end = said.find('\n', i);

@@ -11,7 +11,7 @@
 namespace orrery {
 namespace {
 
-// A signal handler has no other place to write to.
+// A signal handler can write only to these.
 std::atomic<bool> flag{false}, again{false}, watched{false};
 std::atomic<int> first_signal{0};
 std::atomic<std::int64_t> first_at{0};  ///< nanoseconds; 0: none has come
@@ -54,7 +54,7 @@ void catch_end_signals(SecondSignal second) {
 }
 
 void interrupt(int signal) {
-  // Only what a signal handler may do.
+  // A signal handler may do only this.
   const std::int64_t now = steady_ns();
   std::int64_t before = 0;
   if (first_at.compare_exchange_strong(before, now)) {

@@ -23,7 +23,7 @@ std::filesystem::path parent_folder(const std::optional<std::string>& parent) {
   return parent ? std::filesystem::path(*parent) : std::filesystem::temp_directory_path();
 }
 
-/// Where it is installed, else beside the program.
+/// The path where the module is installed, or the one beside the program.
 std::filesystem::path module_path(const char* name) {
   std::error_code ignored;
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
@@ -109,7 +109,7 @@ RecordsFolder::RecordsFolder(const std::optional<std::string>& parent) : keep_(f
 }
 
 RecordsFolder::RecordsFolder(const std::optional<std::string>& parent, MpiSession& session) : keep_(true) {
-  // Rank 0's process and the time name the job.
+  // The job's name is made of rank 0's process and the time.
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const std::uint64_t own = static_cast<std::uint64_t>(now / std::chrono::milliseconds(1)) << 22 |
                             (static_cast<std::uint64_t>(getpid()) & 0x3fffff);

@@ -7,8 +7,8 @@
 
 namespace orrery {
 
-/// The file of --log: every event is a line, written at once, so that it holds
-/// what happened before a failure.  Processes that share it each append.
+/// The file of --log. Every event is a line, written at once, so that the file holds what happened before a failure.
+/// Several processes that share it each append.
 class LifecycleFile {
  public:
   enum class Mode : std::uint8_t { create, append };

@@ -10,12 +10,11 @@
 #include "cli/verbs.hpp"
 #include "sim/net/fabric.hpp"
 
-// The program `orrery`: one file per verb; here only the list of them and what
-// becomes of their failures.
+// The program `orrery` has one file per verb; here are only the list of verbs and the handling of their failures.
 int main(int count, char** values) {
   using namespace orrery;
   const bool json = wants_json(count, values);
-  // Outlives what is said below: a job's other processes go on, and its launcher ends it, once a verb is gone.
+  // The list outlives the messages below: once a verb is gone, a job's other processes go on, and its launcher ends it.
   const std::vector<std::unique_ptr<Verb>> verbs = all_verbs();
   try {
     try {

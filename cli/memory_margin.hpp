@@ -8,8 +8,8 @@
 
 namespace orrery {
 
-/// What is kept free of every device's memory: what `text` says ("4 GiB"), or for "auto" default_headroom
-/// (sim/memory/fit.hpp).  A text that says nothing possible is a mistake, and nothing is kept free.
+/// Memory that is kept free on every device: the amount in `text` ("4 GiB"), or for "auto" default_headroom
+/// (sim/memory/fit.hpp). An impossible text is a mistake, and nothing is kept free.
 [[nodiscard]] Bytes margin_of(const std::string& text, const ClusterSpec&, const Calibration&, Diagnostics&);
 
 }  // namespace orrery

@@ -17,8 +17,8 @@ struct PlanMemory {
   MemoryVerdict memory;
 };
 
-/// For a search without a result: of the basic plans the one whose tensors need least memory, and the fastest that fits
-/// on more devices (doubling their number, up to 64 times).
+/// For a search without a result: the basic plan whose tensors need the least memory, and the fastest plan that fits on
+/// more devices (doubling their number, up to 64 times).
 struct NearestFit {
   std::optional<PlanMemory> here, fits;
   std::optional<ClusterSpec> on;                ///< where it fits
@@ -29,7 +29,7 @@ struct NearestFit {
 [[nodiscard]] NearestFit nearest_fit(const ModelSpec&, const Workload&, const ClusterSpec&, const Calibration&,
                                      Bytes headroom);
 
-/// `of_basic`: said of plans wherever the search itself looked at more than the basic ones.
+/// `of_basic` qualifies plans wherever the search itself looked at more than the basic ones.
 [[nodiscard]] std::string nearest_text(const NearestFit&, bool of_basic);
 
 }  // namespace orrery

@@ -104,7 +104,7 @@ class PlaceVerb final : public Verb {
   }
 
  private:
-  /// Each order of GPUs once that an importable file has rings in.
+  /// Each order of GPUs in which an importable file has rings, once.
   static std::vector<std::vector<std::uint32_t>> rings_of(const std::string& file, const ClusterSpec& cluster) {
     Diagnostics d;
     std::optional<std::string> text = read_text(file, d);

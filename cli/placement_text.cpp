@@ -13,7 +13,7 @@
 namespace orrery {
 namespace {
 
-/// More nodes than this are no table that a person reads.
+/// A person does not read a table of more nodes than this.
 constexpr std::uint32_t most_nodes_shown = 8, most_nodes_listed = 64;
 constexpr std::uint32_t most_ranks_shown = 64;
 
@@ -28,7 +28,7 @@ nlohmann::ordered_json json_of(const BytesByReach& b) {
   return {{"nvlink", b.nvlink}, {"pcie", b.pcie}, {"socket", b.socket}, {"network", b.network}};
 }
 
-/// "network 25 %, NVLink 75 %", the furthest first.
+/// Shares as a text, "network 25 %, NVLink 75 %", the furthest first.
 std::string shares_text(const BytesByReach& b) {
   std::string out;
   const auto add = [&](double bytes, const char* name) {
@@ -49,7 +49,7 @@ std::vector<Column> columns(const PlacementSearch& r) {
   return {{"as given", &r.given}, {"found", &r.found}, {"a bad order", &r.worst}};
 }
 
-/// What groups send, and how far it goes.
+/// The bytes that groups send, and how far they go.
 std::string groups_text(const FabricRoutes& routes, const PlacementSearch& r) {
   std::vector<std::string> head{"sent by all ranks in a step", "bytes"};
   for (const Column& c : columns(r)) head.emplace_back(c.title);

@@ -100,16 +100,16 @@ class PlanVerb final : public Verb {
   void read();
   PlannedRun planned(const Plan& plan, const std::string& name) const;
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
-  /// Where the ranks of the best plan sit best on --fabric; nothing where no plan was found or the search was
+  /// The best placement on --fabric for the ranks of the best plan; empty where no plan was found or the search was
   /// interrupted.
   std::optional<PlacementSearch> place(const SearchResult&, const FabricRoutes&, Progress&) const;
   std::string heading() const;
   std::string headline(const Report& best) const;
   std::string rejected_text(const SearchResult&) const;
   std::string text(const SearchResult&) const;
-  /// Where the simulated times are shown: without a fabric they are the estimates, and take longer.
+  /// Whether the simulated times are shown. Without a fabric they equal the estimates, and take longer.
   [[nodiscard]] bool simulates() const { return !no_simulate_ && (flags_.json || verbose_ || wide_); }
-  /// Plans whose simulation was asked for and interrupted.
+  /// Number of plans whose simulation was asked for and interrupted.
   std::size_t unsimulated(const SearchResult&) const;
   nlohmann::ordered_json nearest_json() const;
   void write_json(const SearchResult&, const std::optional<std::string>& exported, const Diagnostics& refused,
@@ -180,7 +180,7 @@ void PlanVerb::read() {
   }
   static_cast<void>(check_sizes(spec_, workload_, d));
   if (d.empty()) {
-    // What no plan at all could do.
+    // The plainest plan breaks only rules that no plan at all could keep.
     Plan plainest;
     plainest.stage_layers = std::vector<std::uint32_t>{static_cast<std::uint32_t>(spec_.layers)};
     check(plainest, spec_, workload_, nullptr, d);
@@ -236,7 +236,7 @@ std::size_t PlanVerb::unsimulated(const SearchResult& result) const {
       std::count_if(result.plans.begin(), result.plans.end(), [](const FoundPlan& p) { return !p.simulated; }));
 }
 
-/// What is planned, and how it is priced.
+/// Says what is planned, and how it is priced.
 std::string PlanVerb::heading() const {
   std::string out = fmt::format("{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\n", escaped(spec_.name),
                                 short_count(static_cast<double>(parameter_count(spec_))), escaped(machine_.name),
@@ -260,7 +260,7 @@ std::string PlanVerb::headline(const Report& best) const {
   return out + "\n";
 }
 
-/// The plan that would have been better, had it fitted.
+/// The plan that would have been better if it had fitted.
 std::string PlanVerb::rejected_text(const SearchResult& result) const {
   if (!result.rejected) return "";
   const Report& report = result.rejected->report;
@@ -425,7 +425,7 @@ int PlanVerb::run() {
     if (flags) print("\n" + *flags);
     if (flags_.output && !result.plans.empty()) print(fmt::format("The best plan is in {}.\n", *flags_.output));
   }
-  // After the result, which stands whatever the other program can express.
+  // This comes after the result, which stands whatever the other program can express.
   if (!refused.empty() && (all_ || only_) && !spec_.mixture && !spec_.latent) {
     refused.error("cli.export", "the best plan of this space is beyond Megatron-LM's flags",
                   {"Without --all and --only most plans that are searched are within them."});

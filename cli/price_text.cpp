@@ -22,7 +22,7 @@
 namespace orrery {
 namespace {
 
-/// Bytes that travel: a collective's payload, all messages of an exchange.
+/// Bytes that travel: a collective's payload, or all messages of an exchange.
 std::optional<std::uint64_t> message_bytes(const Program& program, const Block& block, const Op& op) {
   if (std::holds_alternative<Collective>(op.action)) return payload_bytes(program, block, op);
   const auto* exchange = std::get_if<Exchange>(&op.action);
@@ -35,7 +35,7 @@ std::optional<std::uint64_t> message_bytes(const Program& program, const Block& 
   return bytes;
 }
 
-/// Kind and shape, without operands and waits; of messages the bytes.
+/// Kind and shape, without operands and waits; for messages the bytes.
 std::string shape_of(const Program& program, const Block& block, const Op& op) {
   const std::string text = op_text(program, block, op);
   const std::string kind = text.substr(0, text.find(" ("));
@@ -68,7 +68,7 @@ nlohmann::ordered_json number_json(const DerivedNumber& n) {
   return out;
 }
 
-/// Lines of a tree; a number that stands twice is not taken apart again.
+/// Lines of a tree. A number that stands twice is expanded only once.
 void number_rows(Table& table, const DerivedNumber& n, std::size_t depth, std::set<std::string>& seen) {
   const std::string value = value_text(n);
   const bool again = !n.from.empty() && !seen.insert(n.name + " " + fmt::format("{:.17g}", n.value)).second;
@@ -88,7 +88,7 @@ void collect_software(const DerivedNumber& n, std::set<std::string>& into) {
   for (const DerivedNumber& part : n.from) collect_software(part, into);
 }
 
-/// Where the files are that the sources name, and which of them make each cost of the software.
+/// The places of the files that the sources name, and the files that make each cost of the software.
 std::vector<std::pair<std::string, std::string>> sources(const std::vector<ExplainedOperation>& operations,
                                                          const LoadedPlan& loaded, const Library& library) {
   std::vector<std::pair<std::string, std::string>> out;

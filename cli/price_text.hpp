@@ -20,14 +20,14 @@ struct ExplainedOperation {
   DerivedNumber price;
 };
 
-/// Those of kind `wanted`, or "all", the most expensive together first.  A kind that the Program does not have is an
-/// input error (code cli.explain-op).
+/// The operations of kind `wanted`, or of "all", with the most expensive together first. A kind that the Program does
+/// not have is an input error (code cli.explain-op).
 [[nodiscard]] std::vector<ExplainedOperation> explain_operations(const LoadedPlan&, const std::string& wanted);
 
-/// For people: each price as a tree of what it was computed from, then what the named sources are.
+/// For people: each price as a tree of the numbers that it was computed from, then a list of the named sources.
 [[nodiscard]] std::string prices_text(const std::vector<ExplainedOperation>&, const LoadedPlan&, const Library&);
-/// The same: `operations` with `kind`, `what`, `blocks`, `runs` and `price` (`name`, `value` in base units, `unit`,
-/// `by`, `source`, `where`, `from`), and `sources`.
+/// The same as JSON: `operations` with `kind`, `what`, `blocks`, `runs` and `price` (`name`, `value` in base units,
+/// `unit`, `by`, `source`, `where`, `from`), and `sources`.
 [[nodiscard]] nlohmann::ordered_json prices_json(const std::vector<ExplainedOperation>&, const LoadedPlan&,
                                                  const Library&);
 

@@ -12,10 +12,9 @@
 #include "core/program/program_text.hpp"
 #include "core/record/operation.hpp"
 
-// A Program as a picture that can be looked at: what each class of ranks does in
-// a step, in lines, and beside it the blocks that it runs, each block once, its
-// ops in a column for each lane.  A real plan has hundreds of blocks and
-// thousands of ops; those that run most are drawn, and what is left out is said.
+// Draws a Program as a picture that can be looked at. It shows in lines what each class of ranks does in a step, and
+// beside it the blocks that the class runs, each block once, with its ops in a column for each lane. A real plan has
+// hundreds of blocks and thousands of ops; those that run most are drawn, and the picture says what is left out.
 
 namespace orrery {
 namespace {
@@ -52,7 +51,7 @@ std::string made_by(const Program& program, const Block& block, const Op& op) {
   return "";
 }
 
-/// What an op does, in two or three short lines.
+/// The action of an op, in two or three short lines.
 std::vector<std::string> lines_of(const Program& program, const Block& block, const Op& op) {
   std::vector<std::string> lines{name_of(operation_of(program, block, op))};
   if (const auto* compute = std::get_if<Compute>(&op.action)) {
@@ -82,7 +81,7 @@ std::string name_of_all(const Block& block) {
   return number ? block.name.substr(0, at) + ".stage*" : block.name;
 }
 
-/// Blocks that look the same in the picture, of whatever stage.
+/// A key for blocks that look the same in the picture, from whatever stage.
 std::string look_of(const Program& program, const Block& block) {
   std::string out = name_of_all(block);
   for (const Op& op : block.ops) {
@@ -178,7 +177,7 @@ class Picture {
       (fits ? drawn : listed).push_back(d);
       if (fits) ops += d.ops;
     }
-    // Rows of a few blocks each, held below each other by edges that are not seen.
+    // Rows have a few blocks each, held below each other by invisible edges.
     constexpr std::size_t columns = 4;
     for (std::size_t i = 0; i < drawn.size(); ++i) {
       block(i, drawn[i]);
@@ -195,7 +194,7 @@ class Picture {
     out_ += "  subgraph cluster_steps {\n    label=\"one step\";\n";
     std::uint32_t before = 0;
     for (std::uint32_t c = 0; c < std::min<std::uint32_t>(classes, most_classes); ++c) {
-      // The first ones and the last.
+      // The first ones and the last are shown.
       const std::uint32_t shown = classes > most_classes && c + 1 == most_classes ? classes - 1 : c;
       out_ += fmt::format("    step{} [shape=note, label={}];\n", shown, lines_label(step_lines(program_, shown)));
       if (c > 0) out_ += fmt::format("    {{ rank=same; step{} -> step{} [style=invis]; }}\n", before, shown);

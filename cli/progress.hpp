@@ -19,11 +19,11 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` of `total` (0: unknown, `done` are seconds) in `phase`; `note` stands at the end.
-  /// Without `eta_s` the time left is taken from the share done.
+  /// Shows `done` of `total` (0: unknown, `done` are seconds) in `phase`, with `note` at the end. Without `eta_s` the
+  /// time left is taken from the share done.
   void show(const std::string& phase, std::uint64_t done, std::uint64_t total, std::optional<double> eta_s = {},
             const std::string& note = {});
-  /// The same of a search, which settles most plans at once and the last ones slowly: nothing is said of the time left.
+  /// The same for a search, which settles most plans at once and the last ones slowly: it does not show the time left.
   void settled(const std::string& phase, std::uint64_t done, std::uint64_t total, const std::string& note);
   /// Removes the bar.
   void clear();
@@ -40,12 +40,12 @@ class Progress {
   std::chrono::steady_clock::time_point start_, phase_start_, last_;
 };
 
-/// Shows how far work is that speaks seldom: the time gone by, or, once show()
-/// has been called, the share done and the time left.
+/// Shows the progress of work that reports it seldom: the time gone by, or, once show() has been called, the share done
+/// and the time left.
 class Ticker {
  public:
   explicit Ticker(std::string phase);
-  /// From now on `done` of `total` of a phase.
+  /// From now on shows `done` of `total` of a phase.
   void show(const std::string& phase, std::uint64_t done, std::uint64_t total, const std::string& note = "");
   ~Ticker();
   Ticker(const Ticker&) = delete;

@@ -124,7 +124,7 @@ std::string verdict_text(const Report& r) {
 
 namespace {
 
-/// One unit for all figures of a table, so that they compare at a glance.
+/// All figures of a table have one unit, so that they compare at a glance.
 struct Unit {
   double bytes;
   const char* name;
@@ -270,7 +270,7 @@ std::string report_text(const Report& r) {
     std::vector<OperationTime> ops = r.operations;
     std::stable_sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.time > b.time; });
     Table table({"operation", "time", "of step", "runs"});
-    // What takes less than a thousandth of the step is summed up.
+    // Operations that take less than a thousandth of the step are summed up.
     OperationTime rest;
     std::size_t kinds = 0;
     for (const OperationTime& op : ops) {
@@ -315,7 +315,7 @@ std::vector<std::string> differences(const Plan& other, const Plan& plan) {
   if (other.attention && plan.attention) {
     differ("attention", std::string(name_of(*other.attention)), std::string(name_of(*plan.attention)));
   }
-  // What else the files would say, so that no decision is forgotten.
+  // The other decisions that the files would state, so that none is forgotten.
   static constexpr std::string_view told[] = {"plan.microbatch_size",   "plan.schedule",  "plan.stage_layers",
                                               "plan.sequence_parallel", "plan.recompute", "plan.zero_stage",
                                               "plan.overlap_gradients", "plan.attention"};

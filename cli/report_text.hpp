@@ -8,55 +8,55 @@
 
 namespace orrery {
 
-/// What is priced or run: plan, model, workload and machine, in three lines.
-/// `software`: whose costs are in the times; empty where no times are predicted.
+/// Plan, model, workload and machine of what is priced or run, in three lines. `software` names the program whose costs
+/// are in the times; empty where no times are predicted.
 [[nodiscard]] std::string heading_text(const PlannedRun&, const std::string& calibration,
                                        const std::string& software = "");
 
-/// "not read: swiglu_limit, use_mtp": keys of a config.json that nothing here knows; empty where there are none.
+/// Keys of a config.json that nothing here knows, "not read: swiglu_limit, use_mtp"; empty where there are none.
 [[nodiscard]] std::string unread_text(const ModelSpec&);
 
-/// The step time that is said first: the predicted one; where no software was named, the middle of the interval (its
-/// geometric mean), since the predicted one is that of the usual program alone.
+/// The step time that is named first. This is the predicted one; where no software was named it is the middle of the
+/// interval (its geometric mean), since the predicted one is that of the usual program alone.
 [[nodiscard]] Seconds headline_step(const Report&);
-/// "14.95 s", or "about 40.4 s" where it is such a middle.
+/// The text "14.95 s", or "about 40.4 s" where it is such a middle.
 [[nodiscard]] std::string headline_text(const Report&);
 
-/// "13.2 s to 14.9 s": of the step, and of what is done in it at that rate or share when it takes the predicted time;
-/// slowest first.  "-" without an interval.
+/// The interval as a text, "13.2 s to 14.9 s": of the step, and of a rate or share that follows from it when it takes
+/// the predicted time; slowest first. The text is "-" without an interval.
 [[nodiscard]] std::string step_range(const Report&);
 [[nodiscard]] std::string count_range(const Report&, double rate);
 [[nodiscard]] std::string percent_range(const Report&, double share);
-/// All three in a line that says what they are; empty without an interval.
+/// All three in a line that explains them; empty without an interval.
 [[nodiscard]] std::string interval_text(const Report&);
 
 /// A report with aligned figures, a memory bar for each stage against the
 /// capacity, and the time of each kind of operation.
 [[nodiscard]] std::string report_text(const Report&);
 
-/// The last line of a step that does not fit: why the exit status is 1, which the tables above say by stage and tier.
-/// Empty where it fits.
+/// The last line of a step that does not fit. It says why the exit status is 1; the tables above say so by stage and
+/// tier. Empty where it fits.
 [[nodiscard]] std::string unfit_text(const std::string& plan, const Report&);
 
-/// One line per pipeline stage: what a process holds, its share of the device as a bar, and the tensors that it
-/// consists of.  More than 16 stages show the first and last eight.
+/// One line per pipeline stage: the memory that a process holds, its share of the device as a bar, and the tensors in
+/// it. More than 16 stages show the first and last eight.
 [[nodiscard]] std::string memory_text(const Report&);
-/// The same without the tensors.
+/// The same bars without the tensors.
 [[nodiscard]] std::string memory_bars(const Report&);
-/// "fits, 3.2 GiB to spare on stage 0", or "does not fit: 80.2 GiB of the 79.6 GiB of a device (stage 0)".
+/// The text "fits, 3.2 GiB to spare on stage 0", or "does not fit: 80.2 GiB of the 79.6 GiB of a device (stage 0)".
 [[nodiscard]] std::string verdict_text(const Report&);
 
-/// "4 x 20", "19 20 20 21": layers of the stages, runs of equal ones folded.
+/// The layers of the stages, with runs of equal ones folded: "4 x 20", "19 20 20 21".
 [[nodiscard]] std::string layers_text(const std::vector<std::uint32_t>&);
 
-/// "pipeline 4 > data 2 > tensor 8", outermost first.
+/// The mesh as "pipeline 4 > data 2 > tensor 8", outermost first.
 [[nodiscard]] std::string mesh_text(const Mesh&);
 
-/// Where `other` decides otherwise than `plan`: "microbatch 2, not 1".
+/// The decisions in which `other` differs from `plan`: "microbatch 2, not 1".
 [[nodiscard]] std::vector<std::string> differences(const Plan& other, const Plan& plan);
 
-/// How the step of `other` differs from that of `best`, in compute, waiting for
-/// collectives and bubble, which fill the step: "12.1 % slower: compute +1.2 s, bubble -31 ms".
+/// How the step of `other` differs from that of `best`, in compute, waiting for collectives and bubble, which together
+/// fill the step: "12.1 % slower: compute +1.2 s, bubble -31 ms".
 [[nodiscard]] std::string step_difference(const Report& other, const Report& best);
 
 }  // namespace orrery

@@ -152,7 +152,7 @@ RunVerb::Prepared RunVerb::prepare() const {
 
 RunResult RunVerb::watched(Prepared& p, RunCheckpoints& checkpoints, const std::function<RunResult()>& train) {
   p.options.hooks = run_log_.hooks();
-  // A step may take long: the bar goes on between two.
+  // A step may take long, so the bar goes on between two steps.
   Ticker ticker("run");
   p.options.on_event = [&](const RunEvent& event) {
     if (p.power) p.power->step_ended(event.step, now_ns());

@@ -18,7 +18,7 @@
 
 namespace orrery {
 
-/// What `run` is told about checkpoints.
+/// Flags of `run` about checkpoints.
 struct CheckpointFlags {
   std::optional<std::string> folder;
   std::optional<std::uint32_t> every;  ///< unset: after the last step alone
@@ -26,13 +26,12 @@ struct CheckpointFlags {
 };
 void declare_checkpoints(Command&, CheckpointFlags&);
 
-/// Checkpoints of one run: what it goes on from, and what it saves.  Does
-/// nothing without --checkpoint.  Where ranks are processes, each has one of
-/// these, and that of rank 0 reads and writes for all.
+/// Checkpoints of one run: the one that it goes on from, and those that it saves. Does nothing without --checkpoint.
+/// Where ranks are processes, each has one of these, and that of rank 0 reads and writes for all.
 class RunCheckpoints {
  public:
-  /// Refuses flags and folders that do not go together, and a checkpoint of
-  /// another model.  Keeps references.  Damaged ones are told on standard error as the run begins.
+  /// Refuses flags and folders that do not go together, and a checkpoint of another model. Keeps references. Damaged
+  /// ones are reported on standard error as the run begins.
   RunCheckpoints(const CheckpointFlags&, const PlannedRun&, const Program&);
 
   /// Sets what `execute` needs to go on from the checkpoint, and makes every
@@ -42,7 +41,7 @@ class RunCheckpoints {
   /// The step that the run begins with: 1, or the one after the checkpoint's.
   [[nodiscard]] std::uint64_t first_step() const { return first_step_; }
 
-  /// For people, one line each; empty without --checkpoint.
+  /// Text for people, one line each; empty without --checkpoint.
   [[nodiscard]] std::string text() const;
   /// The object "checkpoint"; null without --checkpoint.
   [[nodiscard]] nlohmann::ordered_json json() const;

@@ -1,5 +1,5 @@
-// `orrery run --backend cuda`: all ranks on one GPU, a process with a GPU for each rank started here, or one process of
-// a job that others have started.
+// `orrery run --backend cuda` has three forms: all ranks on one GPU, a process with a GPU for each rank started here,
+// or one process of a job that others have started.
 
 #include <fmt/format.h>
 
@@ -129,7 +129,8 @@ int RunVerb::run_on_gpus() {
 }
 
 int RunVerb::run_in_job(const JobPlace& job) {
-  // What is wrong with the log is told when all can hear it; that somebody does not come stands in it.
+  // A mistake of the log is reported when all processes can hear it, because the log also notes processes that do not
+  // come.
   std::exception_ptr no_log;
   try {
     open_log(job.rank == 0);

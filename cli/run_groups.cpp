@@ -1,4 +1,4 @@
-// `orrery run --measure-groups`: what the collectives of a plan's groups take, in place of training.
+// `orrery run --measure-groups` measures the collectives of a plan's groups, in place of training.
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ namespace orrery {
 namespace {
 
 constexpr std::uint32_t runs_in_a_step = 5;
-/// Whole vectors at most: where bandwidth is reached, and sixteen ranks of one host still have the memory.
+/// Largest whole vectors: they reach the bandwidth, and sixteen ranks of one host still have the memory.
 constexpr std::uint64_t largest_on_gpus = std::uint64_t{256} << 20;
 constexpr std::uint64_t largest_on_hosts = std::uint64_t{4} << 20;
 
@@ -37,7 +37,7 @@ AlphaBeta fit(const std::vector<const GroupTime*>& times) {
   return fit_alpha_beta(points);
 }
 
-/// Nodes that rank 0's group of this kind spans; nothing where they hold unequal parts of it.
+/// Number of nodes that rank 0's group of this kind spans; empty where they hold unequal parts of it.
 std::optional<std::uint64_t> nodes_of(const PlannedRun& run, const Program& program, GroupId group) {
   std::map<std::uint64_t, std::uint64_t> members;
   Rank any{};
@@ -74,7 +74,7 @@ int RunVerb::show_groups(const Prepared& p, const RunResult& result) const {
   const PlannedRun& run = p.loaded.run;
   const Program& program = p.loaded.program;
   const std::vector<GroupTime> times = group_times(program, result.traces, result.streams || mpi_collectives_);
-  // What the plan's cluster would take says something of these ranks only where they are on such a one.
+  // Times on the plan's cluster say something about these ranks only where they run on such a cluster.
   const bool alike = backend_ == "cuda" || run.cluster->device.cores_shared > 0;
   const CostModel prices = cost_model(p.loaded);
   const auto predicted = [&](const GroupTime& t) {

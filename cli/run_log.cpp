@@ -20,7 +20,7 @@ void RunLog::failed(const std::string& what) noexcept {
     if (!file_) file_ = std::make_unique<LifecycleFile>(*path_, LifecycleFile::Mode::append);
     if (!file_->told_failure()) file_->hooks().failure({what});
   } catch (const std::exception&) {
-    // What ends the run is said on standard error.
+    // The reason for the end of the run goes to standard error.
   }
 }
 

@@ -8,18 +8,18 @@
 
 namespace orrery {
 
-/// What `orrery run` tells its --log: the events of the run, and its failure, once, however early it comes.  Does
-/// nothing until it is opened.
+/// Writes the --log of `orrery run`: the events of the run, and its failure, once, however early it comes. Does nothing
+/// until it is opened.
 class RunLog {
  public:
-  /// Requires that the file may be written: no input, its folder there.  Of processes that share it one `begins` it;
-  /// the others only add their failure.  Throws Error where it cannot be opened.
+  /// Requires that the file may be written: it is no input, and its folder exists. Among processes that share it one
+  /// `begins` it; the others only add their failure. Throws Error where it cannot be opened.
   void open(const std::optional<std::string>& path, bool begins);
-  /// Failures from here on are told by others.
+  /// Others report failures from here on.
   void leave_to_others();
-  /// Null where there is no log, or another process begins it.
+  /// Null where there is no log, or where another process begins it.
   [[nodiscard]] LifecycleHooks* hooks() { return file_ ? &file_->hooks() : nullptr; }
-  /// Tells of a failure unless the run has told of it itself.  A log that cannot be written hides no failure.
+  /// Reports a failure unless the run has reported it itself. A log that cannot be written hides no failure.
   void failed(const std::string& what) noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// What `orrery run` writes and prints of a run.
+// The files and texts that `orrery run` writes about a run.
 
 #include <fmt/format.h>
 
@@ -22,12 +22,12 @@ namespace orrery {
 PlannedRun RunVerb::as_measured(const PlannedRun& planned) const {
   PlannedRun run = planned;
   if (run.cluster->device.cores_shared > 0 || backend_ == "cuda") return run;
-  // Threads of this machine are no GPUs: their utilization, memory and cost are not those of the plan's cluster.
+  // Threads of this machine are not GPUs: their utilization, memory and cost are not those of the plan's cluster.
   Diagnostics d;
   run.cluster = library_of(flags_).cluster("local-cpu", ".", std::nullopt, d);
   require_none(d);
   adapt_to_this_machine(*run.cluster);
-  // One machine, however many threads.
+  // The ranks are on one machine, however many threads there are.
   run.cluster->devices_per_node = static_cast<std::uint32_t>(run.plan.mesh.size());
   for (NetworkLevel& level : run.cluster->levels) level.size = run.cluster->devices_per_node;
   return run;
@@ -80,7 +80,7 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
     if (result.losses.size() > 1) {
       out += fmt::format("\n  loss {:.4f} in step 1, {:.4f} in step {}", result.losses.front(), result.losses.back(),
                          result.losses.size());
-      // Warm-up trains too.
+      // Warm-up steps train too.
       const std::size_t warm = std::min<std::size_t>(warmup_, result.losses.size());
       if (warm > 0) out += fmt::format(" ({} of warm-up, {} recorded)", warm, result.times.steps);
       out += "\n";

@@ -25,8 +25,8 @@
 
 namespace orrery {
 
-/// `orrery run`: flags, preparation and ranks on CPUs in run.cpp, ranks on GPUs in run_gpu.cpp, what is shown of a run
-/// in run_show.cpp.
+/// `orrery run`: flags, preparation and ranks on CPUs are in run.cpp, ranks on GPUs in run_gpu.cpp, and the output in
+/// run_show.cpp.
 class RunVerb final : public Verb {
  public:
   const char* name() const override { return "run"; }
@@ -36,21 +36,21 @@ class RunVerb final : public Verb {
   int run() override;
 
  private:
-  /// All that is needed to begin.
+  /// Everything that is needed to begin.
   struct Prepared {
     LoadedPlan loaded;
     std::unique_ptr<DataSource> data;
     RunOptions options;
     std::vector<std::string> notes;  ///< for the report: what it ran on
-    /// With --measure-groups the plan's own Program; that of `loaded` is then the collectives of its groups.
+    /// With --measure-groups the plan's own Program; that of `loaded` then has the collectives of its groups.
     std::optional<Program> trained{};
     std::shared_ptr<PowerOfRun> power{};  ///< of a GPU whose driver counts energy; rank 0's
   };
   int run_by_backend();
-  /// Throws what is wrong with the files that are to be written, then begins the log: what fails from here on stands in
-  /// it.  Of several processes one `begins` it.
+  /// Throws mistakes about the files that are to be written, then begins the log: later failures stand in it. Among
+  /// several processes one `begins` it.
   void open_log(bool begins);
-  /// Throws what is wrong with arguments and files.
+  /// Throws mistakes of arguments and files.
   [[nodiscard]] Prepared prepare() const;
   void refuse_too_large(const Program&) const;
   /// The run on the machine that it was measured on.
@@ -63,28 +63,28 @@ class RunVerb final : public Verb {
   [[nodiscard]] Issue issue() const { return graphs_ == "on" ? Issue::graphs : Issue::ops; }
   /// Refuses flags that do not go with the backend.
   void check_backend() const;
-  /// A process for every rank, each with a GPU, started here.
+  /// Starts a process for every rank, each with a GPU.
   int run_on_gpus();
-  /// This process is one of a job's that others have started.
+  /// Runs this process as one of a job that others have started.
   int run_in_job(const JobPlace&);
-  /// Trains this process's rank: the exit status.
+  /// Trains this process's rank; returns the exit status.
   int train_on_gpu(ProcessWorld&, int gpu, const NcclCalls&, Prepared&, RunCheckpoints&, Recorder*);
-  /// Counts what this GPU uses, where its driver says so.
+  /// Counts the energy that this GPU uses, where its driver reports it.
   void watch_power(Prepared&, const Device&) const;
-  /// Shows how far the run is while `train` goes on; on rank 0.
+  /// Shows the progress of the run while `train` goes on; on rank 0.
   RunResult watched(Prepared&, RunCheckpoints&, const std::function<RunResult()>& train);
   /// The collectives that --measure-groups measures in place of a plan's Program.
   [[nodiscard]] Program program_of_groups(const Program&) const;
   int show_groups(const Prepared&, const RunResult&) const;
-  /// Writes and prints what came of it: the exit status.
+  /// Writes and prints the results; returns the exit status.
   int show(const Prepared&, const RunResult&, const RunCheckpoints&) const;
 
   CommonFlags flags_;
   RunLog run_log_;
-  /// Until main has said what is wrong: ending it waits for all processes, and mpirun kills those that are left once
-  /// one has failed.
+  /// It lives until main has reported the mistake. Its end waits for all processes, and mpirun kills those that are
+  /// left once one has failed.
   std::optional<MpiSession> session_;
-  /// Likewise, of a job of ranks with GPUs: others end once they see that this process has gone.
+  /// The same for a job of ranks with GPUs: other ranks end once they see that this process has gone.
   std::unique_ptr<SocketWorld> world_;
   CheckpointFlags checkpoints_;
   TokenFlags token_;

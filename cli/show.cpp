@@ -78,7 +78,7 @@ class ShowVerb final : public Verb {
   }
 
  private:
-  /// Flags that do not go together, or not with this kind.
+  /// Refuses flags that do not go together, or not with this kind.
   void refuse_flags() const {
     const std::vector<std::string> kinds{"model", "cluster", "device", "fabric", "plan", "program"};
     if (std::find(kinds.begin(), kinds.end(), kind_) == kinds.end()) {
@@ -199,7 +199,7 @@ class ShowVerb final : public Verb {
     } else if (flags_.json) {
       nlohmann::ordered_json json = json_of_toml(write_cluster(*c))["cluster"];
       json["devices"] = c->devices();
-      // Beside the texts of the file, the same in base units.
+      // JSON has base units beside the texts of the file.
       json["memory_bytes"] = c->device.memory.base();
       json["memory_bandwidth_bytes_per_s"] = c->device.memory_bandwidth.base();
       for (const auto& [p, rate] : c->device.peak) json["peak_flop_per_s"][std::string(name_of(p))] = rate.base();
@@ -247,7 +247,7 @@ class ShowVerb final : public Verb {
     return status_fine;
   }
 
-  /// Of a crossover table: the first so many, without --gpus whole nodes of at most 64.
+  /// Number of GPUs in a crossover table: as given by --gpus, otherwise whole nodes with at most 64.
   std::uint32_t gpus_to_compare(const Fabric& f) const {
     constexpr std::uint32_t most = 512;
     if (!flags_.gpus) {
@@ -306,7 +306,7 @@ class ShowVerb final : public Verb {
     } else {
       const LoadedPlan loaded = load_plan(*reference_, flags_, cluster_ ? cluster_ : "local-cpu",
                                           cluster_ ? ClusterUse::replace : ClusterUse::fall_back);
-      // A file gets the plan alone, so that it reads back.
+      // A file gets only the plan, so that it reads back.
       const std::string text = write_plan(loaded.run);
       if (flags_.output) {
         write_output(flags_, text);

@@ -32,7 +32,7 @@ namespace {
 /// A timeline with more ops than this is slow to open.
 constexpr std::uint64_t most_ops = 200'000;
 
-/// What the viewers and `check` still take; more is refused without --large.
+/// The viewers and `check` still take this much; more is refused without --large.
 constexpr double most_bytes = 2e9;
 
 /// Ops of one step on all ranks.
@@ -48,7 +48,7 @@ struct Delay {
   Seconds shared, alone;
 };
 
-/// Those that sharing delays by a thousandth or more, most delayed first.
+/// The kinds that sharing delays by a thousandth or more, most delayed first.
 std::vector<Delay> delays(const Report& shared, const Report& alone) {
   std::vector<Delay> out;
   for (const OperationTime& s : shared.operations) {
@@ -61,7 +61,7 @@ std::vector<Delay> delays(const Report& shared, const Report& alone) {
   return out;
 }
 
-/// The life of the one step that was simulated.
+/// Tells the hooks the life of the one step that was simulated.
 void tell_all(const Program& program, const Trace& trace, const std::string& path) {
   LifecycleFile log(path);
   log.hooks().init({trace.origin, program.mesh.size()});
@@ -166,7 +166,7 @@ class SimulateVerb final : public Verb {
     options.progress.cancelled = &interrupted();
     catch_interrupt();
     Simulation result;
-    std::optional<Report> unshared;  // the same step, its noise included, with every link to itself
+    std::optional<Report> unshared;  // the same step, with its noise, where every link is unshared
     try {
       if (fabric) {
         SimulateOptions alone = options;
@@ -180,8 +180,8 @@ class SimulateVerb final : public Verb {
       progress.clear();
       return partial(loaded, stopped);
     }
-    // A lower bound on the step with its ranks on other devices, which noise may undercut, and which says nothing where
-    // ranks wait for cores.
+    // A lower bound on the step with its ranks on other devices. Noise may undercut it, and it says nothing where ranks
+    // wait for cores.
     std::optional<Seconds> anywhere;
     if (critical_path_ && !options.noise && !cost_model(loaded).core_sharing())
       anywhere = least_anywhere(loaded.program, cost_model(loaded));
@@ -264,7 +264,7 @@ class SimulateVerb final : public Verb {
   }
 
  private:
-  /// Several jobs, or one, on a cluster of their own choice.
+  /// Runs several jobs, or one, on a cluster that the command line chooses.
   int run_jobs() {
     if (critical_path_) refuse("cli.jobs", "--critical-path goes with one plan, without --on");
     if (log_) refuse("cli.jobs", "--log goes with one plan, without --on");
@@ -285,7 +285,7 @@ class SimulateVerb final : public Verb {
     return run_simulate_jobs(jobs_, flags_);
   }
 
-  /// The fabric that was asked for; refused where it is not the cluster's.
+  /// The fabric of --fabric; refused where it does not fit the cluster.
   std::optional<Fabric> fabric_for(const LoadedPlan& loaded) const {
     if (!fabric_ && routes_) refuse("cli.fabric", "--routes goes with --fabric only");
     if (!fabric_ && !(faults_.fail.empty() && faults_.degrade.empty())) {
@@ -295,7 +295,7 @@ class SimulateVerb final : public Verb {
     return with_faults(fabric_for_cluster(library_of(flags_), *fabric_, *loaded.run.cluster), faults_);
   }
 
-  /// Refuses a timeline that nothing could open, before the work that leads to it.
+  /// Refuses a timeline that no program could open, before the work that leads to it.
   void require_trace(const Program& program, bool all) const {
     refuse_standard_output("--trace", trace_);
     require_folder(*trace_);
@@ -336,8 +336,8 @@ class SimulateVerb final : public Verb {
     return written;
   }
 
-  /// A step that was stopped has no step time; what is known is how far it came,
-  /// and the estimate, which no simulation undercuts.
+  /// Reports a step that was stopped. It has no step time, so this shows how far it came, and the estimate, which no
+  /// simulation undercuts.
   int partial(const LoadedPlan& loaded, const SimulationCancelled& stopped) const {
     Report least = estimate(loaded.run, loaded.program, cost_model(loaded));
     judge_memory(least, loaded.run, loaded.program, loaded.calibration.calibration, {{}, flags_.expandable_segments});

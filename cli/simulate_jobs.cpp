@@ -23,7 +23,7 @@ namespace orrery {
 
 namespace {
 
-/// What the viewers still take.
+/// Largest timeline that the viewers still open.
 constexpr double most_bytes = 2e9;
 
 struct LoadedJob {
@@ -41,7 +41,7 @@ std::vector<std::uint32_t> nodes_of(std::vector<std::uint32_t> gpus, std::uint32
   return gpus;
 }
 
-/// The jobs, each as for a cluster of its own size.
+/// The jobs, each loaded as for a cluster of its own size.
 std::vector<LoadedJob> load_jobs(const JobsRequest& request, const CommonFlags& flags) {
   CommonFlags own = flags;
   own.gpus.reset();  // says how large the cluster is
@@ -67,7 +67,7 @@ std::vector<LoadedJob> load_jobs(const JobsRequest& request, const CommonFlags& 
   return jobs;
 }
 
-/// The cluster at its size: --gpus, else the fabric's, else its file's, or larger where the jobs need it.
+/// The cluster at its size: that of --gpus, or the fabric's, or its file's, or a larger one where the jobs need it.
 ClusterSpec sized_cluster(const JobsRequest& request, const CommonFlags& flags, const Library& library,
                           std::uint32_t needed) {
   Diagnostics d;
@@ -114,7 +114,7 @@ void settle(std::vector<LoadedJob>& jobs, const ClusterSpec& cluster) {
   }
 }
 
-/// For a drawing: what links carry in a second.
+/// The bytes that links carry in a second, for a drawing.
 std::vector<LinkLoad> loads_of(const JobsSimulation& s) {
   std::vector<LinkLoad> out;
   for (const SharedLoad& l : s.links) {
@@ -123,7 +123,7 @@ std::vector<LinkLoad> loads_of(const JobsSimulation& s) {
   return out;
 }
 
-/// Busiest first.
+/// The busiest links come first.
 void sort_by_load(JobsSimulation& s) {
   std::stable_sort(s.links.begin(), s.links.end(), [&](const SharedLoad& a, const SharedLoad& b) {
     return utilization(a, s.jobs) > utilization(b, s.jobs);
@@ -342,7 +342,7 @@ int run_simulate_jobs(const JobsRequest& request, const CommonFlags& flags) {
   std::vector<JobResult> alone;
   JobsSimulation together;
   try {
-    // Alone, without noise, every step is like the first.
+    // When alone and without noise, every step is like the first.
     options.steps = request.noise ? request.steps : 1;
     for (const FabricJob& job : played) alone.push_back(std::move(simulate_jobs({job}, options).jobs.front()));
     options.steps = request.steps;

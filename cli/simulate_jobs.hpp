@@ -12,7 +12,7 @@
 
 namespace orrery {
 
-/// What `simulate PLAN ... --on CLUSTER` is told.
+/// The arguments of `simulate PLAN ... --on CLUSTER`.
 struct JobsRequest {
   std::vector<std::string> plans;
   std::optional<std::string> cluster, fabric, trace, draw;
@@ -27,7 +27,7 @@ struct JobsRequest {
   std::vector<std::string> slow_gpus;
 };
 
-/// Plays the plans side by side, and each alone at the same place, and prints what sharing links costs each.
+/// Plays the plans side by side, and each alone at the same place, and prints the cost of sharing links for each.
 /// Returns the exit status.
 int run_simulate_jobs(const JobsRequest&, const CommonFlags&);
 

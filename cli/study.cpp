@@ -59,8 +59,8 @@ std::string table_text(const StudyTable& t) {
   return fmt::format("\n{}\n{}", t.title, table.str());
 }
 
-/// Published beside computed; the reasons below, because they are sentences,
-/// each once under the numbers of its claims.
+/// Published figures beside computed ones. The reasons stand below, because they are sentences, each once under the
+/// numbers of its claims.
 std::string claims_text(const std::vector<Claim>& claims) {
   if (claims.empty()) return "";
   Table table({"", "<claim", "published", "<known from", "computed", "<"});

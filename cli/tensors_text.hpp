@@ -9,9 +9,9 @@
 
 namespace orrery {
 
-/// What each pipeline stage holds at the instant at which it holds most, largest first.
+/// The tensors that each pipeline stage holds at the instant at which it holds most, largest first.
 [[nodiscard]] std::string tensors_text(const std::vector<PeakTensors>&);
-/// The same: for each stage its peak, and of all tensors name, shape, type, role, whose, count and bytes.
+/// The same as JSON: for each stage its peak, and for all tensors name, shape, type, role, owner, count and bytes.
 [[nodiscard]] nlohmann::ordered_json tensors_json(const std::vector<PeakTensors>&);
 
 }  // namespace orrery

@@ -29,7 +29,7 @@ std::string rows_text(const std::vector<ValidatedRun>& rows) {
   Table table(
       {"run", "predicted", "from", "to", "measured", "error", "predicted", "measured", "error", "<filled by rule"});
   for (const ValidatedRun& r : rows) {
-    // Where reserved memory alone is published, that.
+    // Where only reserved memory is published, that counts.
     const std::optional<PredictedMeasured>& held = r.memory || r.time ? r.memory : r.reserved;
     const auto memory = [&](auto text) { return held ? text(*held) : std::string(); };
     table.row({r.id, seconds_text(r.step), seconds_text(r.low), seconds_text(r.high),

@@ -27,7 +27,7 @@ namespace {
 
 constexpr double most_median_pct = 10.0;
 
-/// The gaps between ops are a kind of their own, the last.
+/// The gaps between ops count as a kind of their own, the last.
 constexpr std::size_t gap_kind = operation_count;
 using KindSeconds = std::array<double, operation_count + 1>;
 
@@ -44,13 +44,13 @@ struct Subject {
     std::sort(sorted.begin(), sorted.end());
     return sorted[sorted.size() / 2];
   }
-  /// Between the quartiles, over the median.
+  /// The distance between the quartiles, over the median.
   [[nodiscard]] double spread() const {
     std::vector<double> sorted = steps;
     std::sort(sorted.begin(), sorted.end());
     return (sorted[sorted.size() * 3 / 4] - sorted[sorted.size() / 4]) / measured();
   }
-  /// Of all calibrations in order, s.
+  /// The predictions with all calibrations in order, in seconds.
   [[nodiscard]] std::vector<double> predicted_steps() const {
     std::vector<double> sorted;
     for (const Report& r : predicted) sorted.push_back(r.step_time.base());
@@ -83,8 +83,8 @@ void measure(Subject& s) {
   for (const RankMemory& m : result.memory) s.measured_peak = std::max(s.measured_peak, m.peak_bytes);
 }
 
-/// Seconds of a step in each kind of operation, mean over ranks; each op counts with its lower quartile over all steps,
-/// since other programs only ever add time.
+/// Adds the seconds of a step in each kind of operation, as means over ranks. Each op counts with its lower quartile
+/// over all steps, since other programs only ever add time.
 void add_measured(const Subject& s, KindSeconds& into) {
   const auto quartile = [](std::vector<double>& v) {
     const auto at = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 4);
@@ -105,7 +105,7 @@ void add_measured(const Subject& s, KindSeconds& into) {
       }
       const Operation kind = operation_of(s.program, *op.block, *op.op);
       into[static_cast<std::size_t>(kind)] += share * quartile(took);
-      // Before communication there may be something to wait for.
+      // Before communication the rank may have something to wait for.
       if (previous && !is_communication(kind)) into[gap_kind] += share * quartile(gap);
       previous = index(op.id);
     });
@@ -114,7 +114,7 @@ void add_measured(const Subject& s, KindSeconds& into) {
 
 struct KindError {
   std::string name;
-  double predicted = 0.0, measured = 0.0;  ///< s, over all plans of no more ranks than cores
+  double predicted = 0.0, measured = 0.0;  ///< seconds, over all plans with no more ranks than cores
 };
 
 std::vector<KindError> by_kind(const std::vector<Subject>& subjects, std::uint32_t cores) {
@@ -142,8 +142,8 @@ std::vector<KindError> by_kind(const std::vector<Subject>& subjects, std::uint32
   return out;
 }
 
-/// How much longer steps take by the slowest calibration than by the fastest, in per cent, the median plan; empty where
-/// there is one calibration.
+/// How much longer, in per cent, steps take by the slowest calibration than by the fastest, for the median plan; empty
+/// where there is one calibration.
 std::optional<double> drift_of(const std::vector<Subject>& subjects) {
   std::vector<double> drifts;
   for (const Subject& s : subjects) {
@@ -277,9 +277,9 @@ int validate_here(const CommonFlags& flags, const HereRequest& request) {
     subjects.push_back({std::move(plan), std::move(program)});
   }
   predict_all(subjects, library, calibration);
-  // In turn, so that a slow minute of the machine meets all of them.  Machines that are shared or grow warm are not as
-  // fast behind the plans as before them, nor in every minute: they are measured again after each round, and the median
-  // is no minute's.
+  // Plans run in turn, so that a slow minute of the machine meets all of them. Shared machines, or machines that grow
+  // warm, are not equally fast before and after the plans, nor in every minute. So they are measured again after each
+  // round, and the median does not depend on one minute.
   for (std::uint32_t r = 0; r < request.rounds; ++r) {
     for (std::size_t i = 0; i < subjects.size(); ++i) {
       if (interrupted().load()) throw Error("interrupted: nothing was compared");

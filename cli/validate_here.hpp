@@ -8,7 +8,7 @@
 
 namespace orrery {
 
-/// What `orrery validate --here` is asked.
+/// The arguments of `orrery validate --here`.
 struct HereRequest {
   std::uint32_t plans = 40;
   std::uint64_t seed = 1;
@@ -16,8 +16,8 @@ struct HereRequest {
   friend bool operator==(const HereRequest&, const HereRequest&) = default;
 };
 
-/// Measures this machine (or reads flags.calibration), trains drawn plans on threads of it, and puts simulated beside
-/// measured steps: time of each plan, of each kind of operation, and memory.  Returns the exit status: 1 where the
+/// Measures this machine (or reads flags.calibration), trains drawn plans on threads of it, and compares simulated with
+/// measured steps: time of each plan, of each kind of operation, and memory. Returns the exit status: 1 where the
 /// median error over plans with no more ranks than cores is above 10 %, or memory is not what was predicted.
 int validate_here(const CommonFlags&, const HereRequest&);
 

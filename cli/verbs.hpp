@@ -22,7 +22,7 @@ namespace orrery {
 [[nodiscard]] std::unique_ptr<Verb> import_verb();
 [[nodiscard]] std::unique_ptr<Verb> checkpoint_verb();
 
-/// In the order in which --help lists them.
+/// The verbs in the order in which --help lists them.
 [[nodiscard]] std::vector<std::unique_ptr<Verb>> all_verbs();
 
 }  // namespace orrery

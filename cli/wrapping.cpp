@@ -11,7 +11,7 @@
 namespace orrery {
 namespace {
 
-/// Where lines that continue `line` begin.
+/// The column where lines that continue `line` begin.
 std::size_t hanging_indent(std::string_view line, std::size_t columns) {
   const std::size_t text = std::min(line.find_first_not_of(' '), line.size());
   std::size_t indent = text;
@@ -22,7 +22,7 @@ std::size_t hanging_indent(std::string_view line, std::size_t columns) {
     if (begins && line[i - 3] != '.') indent = column;  // two spaces behind a sentence set off no column
     ++column;
   }
-  // What belongs to a line without columns lies a little behind its beginning.
+  // Text that continues a line without columns is indented a little more than the line.
   return indent == text ? text + 2 : indent;
 }
 

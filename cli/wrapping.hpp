@@ -9,9 +9,9 @@ namespace orrery {
 /// Columns of the terminal that standard output is; 80 where it is none.
 [[nodiscard]] std::size_t output_columns();
 
-/// Text whose lines are at most `columns` characters: longer ones break at a space and go on below the beginning of
-/// their last column in the first half, which two spaces set off, or a little behind the beginning of their text.  A
-/// word that is longer stays whole.
+/// Text whose lines are at most `columns` characters. A longer line breaks at a space. It goes on below the beginning
+/// of its last column in the first half, which two spaces set off, or a little behind the beginning of its text. A
+/// longer word stays whole.
 [[nodiscard]] std::string wrapped(std::string_view text, std::size_t columns);
 
 /// Prints text to standard output, wrapped to its columns.

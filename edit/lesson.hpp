@@ -10,8 +10,8 @@
 #include "edit/lesson_changes.hpp"
 #include "edit/measure.hpp"
 
-// Lessons are files (models/lesson/*.toml): texts, plans to try, and questions.  No file holds an answer: what is right
-// is computed from predictions (lesson_check.hpp).
+// Lessons are files (models/lesson/*.toml): texts, plans to try, and questions. No file holds an answer: the right
+// answer is computed from predictions (lesson_check.hpp).
 
 namespace orrery {
 
@@ -23,9 +23,9 @@ struct LessonOption {
 
 struct LessonQuestion {
   enum class Kind : std::uint8_t {
-    which,   ///< of the options: the one with the least, or the most, of the measure
-    number,  ///< the measure of the step's plan with `changes`, divided by that with `over` where there is such
-    reach,   ///< a plan is to be made whose measure is at most, or at least, `bound`
+    which,   ///< among the options: the one with the least, or the most, of the measure
+    number,  ///< the measure of the step's plan with `changes`, divided by that with `over` where it is given
+    reach,   ///< the person makes a plan whose measure is at most, or at least, `bound`
   };
   Kind kind = Kind::which;
   std::string text;
@@ -37,7 +37,8 @@ struct LessonQuestion {
   double tolerance = 0.05;             ///< number: of the right one
   double bound = 0.0;                  ///< reach, in the unit of the measure
   bool fits = false;                   ///< reach: and it fits in memory
-  std::vector<LessonChange> solution;  ///< reach: one way to get there, for who gives up; checked like any other
+  std::vector<LessonChange> solution;  ///< reach: one way to get there, for a person who gives up; checked like any
+                                       ///< other
 };
 
 /// What a step shows beside its text.
@@ -47,7 +48,8 @@ struct LessonStep {
   std::string text;  ///< Markdown
   std::vector<LessonChange> changes;
   LessonView view = LessonView::timeline;
-  std::string block;  ///< of the view of moves: whose collectives are shown; empty: the first layer's forward pass
+  std::string block;  ///< for the view of moves: the block whose collectives are shown; empty: the first layer's
+                      ///< forward pass
   std::optional<LessonQuestion> question;
 };
 
@@ -60,9 +62,8 @@ struct Lesson {
 
 /// Files of the lessons in the folder `lesson` of the data, in the order of their names.
 [[nodiscard]] std::vector<std::filesystem::path> lesson_files(const std::filesystem::path& data);
-/// Reads a lesson; nothing after a mistake, which is in the diagnostics.  `file` is where the text comes from: the
-/// lesson's plan lies relative to it.
-/// Codes: lesson.change  lesson.question, and those of the reader.
+/// Reads a lesson; empty after a mistake, which is in the diagnostics. `file` is the place that the text comes from:
+/// the lesson's plan lies relative to it. Codes: lesson.change lesson.question, and those of the reader.
 [[nodiscard]] std::optional<Lesson> parse_lesson(std::string text, const std::filesystem::path& file, Diagnostics&);
 [[nodiscard]] std::optional<Lesson> read_lesson(const std::filesystem::path& file, Diagnostics&);
 

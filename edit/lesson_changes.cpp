@@ -86,7 +86,7 @@ std::optional<PlannedRun> with_swapped_devices(PlannedRun run, std::uint32_t one
     why = "neither device runs a rank";
     return std::nullopt;
   }
-  // What is back where it began needs no list.
+  // Axes that are back in their first order need no list.
   bool plain = true;
   for (std::uint32_t r = 0; r < placement.size(); ++r) plain = plain && placement[r] == r;
   if (plain) placement.clear();

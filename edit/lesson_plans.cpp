@@ -6,7 +6,8 @@ namespace orrery {
 
 namespace {
 
-/// The first change with which these no longer can be made; `changes` cannot.
+/// The position of the first change that cannot be made after those before it. Requires that `changes` cannot all be
+/// made.
 Position first_refused(const PlannedRun& from, const std::vector<LessonChange>& changes) {
   std::vector<LessonChange> made;
   std::string why;

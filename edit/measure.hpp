@@ -14,7 +14,7 @@ enum class Measure : std::uint8_t {
   mfu,            ///< %
   bubble,         ///< %
   exposed,        ///< ms: the compute lane waits for communication
-  peak_memory,    ///< GiB: of the fullest stage at its peak, as the other memories
+  peak_memory,    ///< GiB: of the fullest stage at its peak; the same holds for the other memories
   weights,        ///< GiB
   gradients,      ///< GiB
   optimizer,      ///< GiB
@@ -24,7 +24,7 @@ enum class Measure : std::uint8_t {
   collectives,    ///< that a rank takes part in during a step
 };
 [[nodiscard]] const std::vector<std::string_view>& measure_names();  ///< in lesson files, by enumerator
-/// What it is called, with its unit in front of the number: "step time", "ms".
+/// The name, and the unit that stands in front of the number: "step time", "ms".
 [[nodiscard]] const char* label_of(Measure);
 [[nodiscard]] const char* unit_of(Measure);
 /// "12.3 ms".

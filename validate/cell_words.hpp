@@ -7,11 +7,11 @@
 
 namespace orrery {
 
-/// The text of a cell as words and remarks, to be taken one after the other: "H100-SXM (96GB HBM2e)" is "h100", "sxm"
-/// and the remark "96gb hbm2e", all in lower case.  A cell is understood where nothing is left.
+/// The text of a cell as words and remarks, which are taken one after the other: "H100-SXM (96GB HBM2e)" is "h100",
+/// "sxm" and the remark "96gb hbm2e", all in lower case. A cell is understood when nothing is left.
 class CellWords {
  public:
-  /// Words are parted by spaces and commas, and by each character of `also`.
+  /// Spaces and commas separate words, and so does each character of `also`.
   explicit CellWords(std::string_view cell, std::string_view also = "");
 
   [[nodiscard]] bool done() const { return sound_ && next_ == words_.size() && remarks_.empty(); }
@@ -41,13 +41,14 @@ class CellWords {
 
 [[nodiscard]] std::string lower_case(std::string_view text);
 
-/// "24.07", "v1.0", "r0.8.0", "2.7.0a0", "2.11.0+c188b533": digits around a point, with what follows of a release.
+/// Whether the word is a version: digits around a point, with further parts of a release, as in "24.07", "v1.0",
+/// "r0.8.0", "2.7.0a0", "2.11.0+c188b533".
 [[nodiscard]] bool is_version(std::string_view word);
-/// "9dec370", "@d98e8a64dd": a commit's name, 7 to 40 hexadecimal digits.
+/// Whether the word is a commit's name, 7 to 40 hexadecimal digits: "9dec370", "@d98e8a64dd".
 [[nodiscard]] bool is_commit(std::string_view word);
 /// "2024-12", "2025-06-30".
 [[nodiscard]] bool is_date(std::string_view word);
-/// The whole word as a number; 0: it is none.
+/// The whole word as a number; 0 where it is none.
 [[nodiscard]] std::uint64_t whole_number(std::string_view word);
 
 }  // namespace orrery

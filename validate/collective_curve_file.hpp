@@ -17,11 +17,12 @@ struct CurveErrors {
   double from_pct = 0.0;         ///< from 1 MiB on
   double large_pct = 0.0;        ///< from 64 MiB on
   double held_out_pct = 0.0;     ///< from 1 MiB on, each size predicted without the rows of that size
-  double low = 1.0, high = 1.0;  ///< of measured over predicted time below 1 MiB: a tenth lie below, a tenth above
+  double low = 1.0, high = 1.0;  ///< ratios of measured to predicted time below 1 MiB: a tenth lie below `low`, a tenth
+                                 ///< above `high`
   friend bool operator==(const CurveErrors&, const CurveErrors&) = default;
 };
 
-/// One file of models/collectives: constants of one kind of link, and what they were fitted to.
+/// One file of models/collectives: constants of one kind of link, and the rows that they were fitted to.
 struct CurveFile {
   std::string name;
   LinkCurve curve;
@@ -33,7 +34,7 @@ struct CurveFile {
 
 /// Codes: file.* of the reader
 [[nodiscard]] std::optional<CurveFile> parse_curve(std::string text, std::string file, Diagnostics&);
-/// All of a folder in order of their names.
+/// All files of a folder in order of their names.
 [[nodiscard]] std::optional<std::vector<CurveFile>> read_curves(const std::filesystem::path& folder, Diagnostics&);
 [[nodiscard]] std::string curve_text(const CurveFile&);
 

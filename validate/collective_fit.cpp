@@ -18,7 +18,7 @@ constexpr double prior_weight = 0.0005;
 constexpr std::size_t constants = 4;
 using Point = std::array<double, constants>;
 
-/// To four digits: more say nothing, and a file of them is read with less ease.
+/// Rounds to four digits: more digits carry no information and make a file harder to read.
 double rounded(double value) {
   const double unit = std::pow(10.0, std::floor(std::log10(value)) - 3.0);
   return unit < 1.0 ? std::round(value / unit) / std::round(1.0 / unit) : std::round(value / unit) * unit;
@@ -91,7 +91,7 @@ std::pair<Point, double> least(const std::function<double(const Point&)>& f, con
   return {s.front().x, s.front().value};
 }
 
-/// A row that counts, as the fit sees it.
+/// A row that counts, in the form of the fit.
 struct Sample {
   double bytes = 0.0;
   CurvePoint point;

@@ -7,7 +7,7 @@
 
 namespace orrery {
 
-/// A measured collective for a fit: time by NCCL's model, and as measured.
+/// A measured collective for a fit: its time by NCCL's model, and its measured time.
 struct CurvePoint {
   Seconds modelled, measured;
   double weight = 1.0;
@@ -26,9 +26,9 @@ struct CurvePoint {
 /// method of Nelder and Mead, Computer Journal 7(4), 1965, from several starts.  Same points, same result.
 [[nodiscard]] LinkCurve fit_curve(const std::vector<CurvePoint>&);
 
-/// A file for each curve that the table names, in order of their names.  All-reduces and other collectives that NCCL
-/// tunes give the curve, weights 4 from 64 MiB on, 1 from 1 MiB, 0.5 below; all-to-alls give `pairs`.  Rows that are
-/// noisy or cannot be predicted do not count.
+/// A file for each curve that the table names, in order of their names. All-reduces and other collectives that NCCL
+/// tunes give the curve, weights 4 from 64 MiB on, 1 from 1 MiB, 0.5 below; all-to-alls give `pairs`. Noisy rows, and
+/// rows that cannot be predicted, do not count.
 [[nodiscard]] std::vector<CurveFile> fit_curves(const std::vector<MeasuredCollective>&);
 
 }  // namespace orrery

@@ -47,7 +47,7 @@ const std::vector<std::string_view>& protocol_names() {
   return names;
 }
 
-/// What the cells of a row must be besides.
+/// Further checks on the cells of a row.
 class Checks {
  public:
   Checks(const Origin& origin, std::uint32_t line, Diagnostics& out) : origin_(origin), line_(line), out_(out) {}

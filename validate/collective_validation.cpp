@@ -11,7 +11,8 @@
 namespace orrery {
 namespace {
 
-/// A cluster of domains that NVLink joins, a port for each device; its outer level only where there are several.
+/// A cluster of domains that NVLink joins, with a port for each device; the outer level exists only where there are
+/// several domains.
 ClusterSpec cluster_of(const MeasuredCollective& row) {
   ClusterSpec c;
   c.nodes = static_cast<std::uint32_t>(*row.domains);
@@ -30,7 +31,7 @@ Collective::Kind kind_of(const std::string& name) {
   return Collective::Kind::all_to_all;
 }
 
-/// As the shipped calibrations have it: NCCL's rates of links over their data sheets', and its base latency.
+/// These follow the shipped calibrations: NCCL's rates of links over those of their datasheets, and its base latency.
 Calibration calibration_of(GpuGeneration generation, const LinkCurve& curve) {
   Calibration c;
   c.level_efficiency = {nccl_tables::nvlink_share(generation), 0.94};
@@ -59,7 +60,7 @@ double quantile(const std::vector<double>& sorted, double share) {
   return sorted[std::clamp<std::size_t>(rank, 1, sorted.size()) - 1];
 }
 
-/// Errors of small collectives of one curve spread alike, whatever their size: their band is that of all of them.
+/// Errors of small collectives of one curve spread alike, whatever their size, so their band is that of all of them.
 void add_bands(CollectiveValidation& v) {
   std::map<std::string, std::vector<double>> ratios;
   const auto is_small = [](const ValidatedCollective& r) { return *r.row.bytes < small_collective; };
@@ -100,7 +101,7 @@ CollectivePrediction predict(const MeasuredCollective& row, const LinkCurves& cu
   if (const auto price = NcclCost(cluster, calibration).price(kind, bytes, shape, excluded)) {
     return {PredictedCollective{price->modelled, price->time, price->algorithm, price->protocol}, ""};
   }
-  // Sends and receives: at the rate of a link without the curve's factor, and with it.
+  // Sends and receives are priced at the rate of a link, without the curve's factor and with it.
   Calibration plain = calibration;
   plain.nccl->node.pairs = plain.nccl->network.pairs = 1.0;
   return {PredictedCollective{CollectiveCost(cluster, plain).choose(kind, bytes, shape).time,

@@ -15,15 +15,16 @@ namespace orrery {
 /// Constants of links by the name of their file in models/collectives.
 using LinkCurves = std::map<std::string, LinkCurve>;
 
-/// What the price of a collective makes of a row, through the cost model of every plan.
+/// The price of a row's collective, by the cost model of every plan.
 struct PredictedCollective {
-  Seconds modelled;  ///< by NCCL's own model; of an all-to-all, at the rate NCCL counts of a link
+  Seconds modelled;  ///< by NCCL's own model; for an all-to-all, at the rate that NCCL counts for a link
   Seconds time;
   std::optional<NcclAlgorithm> algorithm;  ///< none for all-to-alls
   std::optional<NcclProtocol> protocol;
 };
 
-/// Empty, with the reason, where a cell that it takes is empty or the row's curve is not among `curves`.
+/// The prediction of a row. It is empty, with the reason, where a cell that it needs is empty or the row's curve is not
+/// among `curves`.
 struct CollectivePrediction {
   std::optional<PredictedCollective> predicted;
   std::string reason;
@@ -34,7 +35,8 @@ struct ValidatedCollective {
   MeasuredCollective row;
   PredictedCollective predicted;
   double error_pct = 0.0;                   ///< of the time
-  std::optional<double> low_pct, high_pct;  ///< below 1 MiB: a tenth of the measured times lie lower, a tenth higher
+  std::optional<double> low_pct, high_pct;  ///< below 1 MiB: a tenth of the measured times lie below `low`, a tenth
+                                            ///< above `high`
   std::optional<bool> chosen_right;         ///< where the row says what NCCL took
 };
 struct SkippedCollective {
@@ -57,15 +59,15 @@ struct CollectiveValidation {
 };
 
 [[nodiscard]] CollectiveValidation validate(const std::vector<MeasuredCollective>&, const LinkCurves&);
-/// In the order of the first row of each machine; last one over all, named "all".
+/// One for each machine, in the order of its first row; the last one is over all, named "all".
 [[nodiscard]] std::vector<CollectiveSummary> summaries(const CollectiveValidation&);
-/// Rows that say what NCCL took, and of how many of them its choice is reproduced.
+/// Number of rows that give NCCL's choice, and number of those for which the model makes the same one.
 struct ChoiceCount {
   std::size_t known = 0, right = 0;
 };
 [[nodiscard]] ChoiceCount choices(const CollectiveValidation&);
 
-/// The smallest size whose error counts among the large ones, and the one below which times are a band.
+/// The smallest size whose error counts among the large ones; below it times are a band.
 inline constexpr double large_collective = 64.0 * 1024.0 * 1024.0;
 inline constexpr double small_collective = 1024.0 * 1024.0;
 

@@ -28,7 +28,7 @@ const std::vector<std::string_view>& cost_names() {
   return names;
 }
 
-/// A label, or nothing: constants depend on devices and software alone.
+/// Reads a label, or nothing: constants depend only on devices and software.
 void read_label(TomlTable& from, const char* key, const std::vector<std::string_view>& known, std::string& into) {
   if (!from.read(key, into, Need::optional) || into.empty()) return;
   if (std::find(known.begin(), known.end(), into) != known.end()) return;

@@ -10,16 +10,15 @@
 
 namespace orrery {
 
-/// What the constants of a run may depend on: its device and its training
-/// software, each with the families that they belong to.  Nothing else; no
-/// model, no size, no source.
+/// The labels on which the constants of a run may depend: its device and its training software, each with the families
+/// that they belong to. They depend on nothing else; on no model, no size, no source.
 struct CostLabels {
   std::vector<std::string_view> devices;     ///< "h100", "hopper"
   std::vector<std::string_view> frameworks;  ///< "nemo", "transformer-engine", and for fp8 the recipe
   friend bool operator==(const CostLabels&, const CostLabels&) = default;
 };
 
-/// Of a row on the device whose calibration is called so.
+/// The labels of a row on the device with this calibration.
 [[nodiscard]] CostLabels labels_of(const MeasuredRun&, std::string_view calibration);
 
 /// A training program as users name it (`--software`): a generation that shares its kernels and how it launches them.
@@ -28,12 +27,12 @@ struct TrainingProgram {
   std::string_view about;                  ///< what ran, where the name does not say it
   std::array<std::string_view, 2> labels;  ///< empty ones at the end
   bool transformer_engine = false;
-  bool model_parallel = true;  ///< its runs may have tensor and pipeline axes; false: they shard parameters alone
+  bool model_parallel = true;  ///< its runs may have tensor and pipeline axes; false: they only shard parameters
 };
 [[nodiscard]] const std::vector<TrainingProgram>& training_programs();
-/// The one of that name; null where there is none.
+/// The program of that name; null where there is none.
 [[nodiscard]] const TrainingProgram* training_program(std::string_view name);
-/// Of a run with it on the device whose calibration is called so.
+/// The labels of a run with this program on the device with this calibration.
 [[nodiscard]] CostLabels labels_of(const TrainingProgram&, std::string_view calibration, Precision);
 
 /// Every label there is.

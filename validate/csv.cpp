@@ -24,7 +24,7 @@ class Scanner {
   }
 
  private:
-  /// Characters of the line end that stands here; 0: none does.
+  /// Number of characters of the line end that stands here; 0 where none does.
   [[nodiscard]] std::size_t line_end() const {
     if (text_.compare(at_, 1, "\n") == 0) return 1;
     return text_.compare(at_, 2, "\r\n") == 0 ? 2 : 0;

@@ -7,7 +7,7 @@
 
 namespace orrery {
 
-/// One cell of a table, without the quotes around it, and where it begins.
+/// One cell of a table, without the quotes around it, and the place where it begins.
 struct CsvCell {
   std::string text;
   Position at;
@@ -15,11 +15,9 @@ struct CsvCell {
 };
 using CsvRow = std::vector<CsvCell>;
 
-/// Cells of a comma-separated table, as RFC 4180 (Shafranovich, 2005) has it:
-/// lines end with LF or CRLF, a cell with a comma, a quote or a line end stands
-/// in quotes, a quote inside it is doubled.  Lines without a character are left
-/// out.  Adds one diagnostic at the first place that is none of this, and
-/// returns what stands before it.
+/// Cells of a comma-separated table in the form of RFC 4180 (Shafranovich, 2005). Lines end with LF or CRLF. A cell
+/// with a comma, a quote or a line end stands in quotes, and a quote inside it is doubled. Empty lines are left out.
+/// Adds one diagnostic at the first place that breaks this form, and returns what stands before it.
 ///
 /// Codes: runs.quote
 [[nodiscard]] std::vector<CsvRow> read_csv(const Origin&, Diagnostics&);

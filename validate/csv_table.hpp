@@ -29,17 +29,17 @@ struct CsvColumn {
   std::variant<Text, Count, Number> into;
 };
 
-/// Tables whose first row names every column once, in any order, and whose other rows have as many cells.  Numbers are
-/// positive; an empty cell is one that is not published.  Every row has an id, and no two the same.
+/// Tables whose first row names every column once, in any order, and whose other rows have as many cells. Numbers are
+/// positive; an empty cell means that the figure is not published. Every row has an id, and no two the same.
 ///
 /// Codes, with line and column: runs.quote  runs.column  runs.cells  runs.number  runs.id  runs.empty
 template <class Row>
 class CsvTable {
  public:
-  /// `columns` in the order in which tables are written.
+  /// `columns` stand in the order in which tables are written.
   explicit CsvTable(std::span<const CsvColumn<Row>> columns) : columns_(columns) {}
 
-  /// Empty when anything is wrong; at most twenty mistakes are told.  `lines`: where each row begins.
+  /// Empty when anything is wrong; at most twenty mistakes are reported. `lines` gets the line where each row begins.
   [[nodiscard]] std::optional<std::vector<Row>> parse(const Origin& origin, Diagnostics& diagnostics,
                                                       std::vector<std::uint32_t>* lines = nullptr) const {
     Diagnostics found;
@@ -51,7 +51,7 @@ class CsvTable {
     if (found.empty()) {
       Reader reader(columns_, origin, found);
       const std::vector<const CsvColumn<Row>*> header = reader.header(rows.front());
-      // Cells of unknown columns mean nothing: the header is mended first.
+      // Cells of unknown columns mean nothing, so the header must be corrected first.
       for (std::size_t i = 1; i < rows.size() && (i > 1 || found.empty()) && found.size() < 20; ++i) {
         out.push_back(reader.row(rows[i], header));
         if (lines != nullptr) lines->push_back(rows[i].front().at.line);
@@ -177,7 +177,7 @@ class CsvTable {
       into = value;
     }
 
-    /// Counts above this are no sizes of anything.
+    /// Counts above this are not sizes of anything.
     static constexpr std::uint64_t most = std::uint64_t{1} << 32;
 
     std::span<const Column> columns_;

@@ -94,7 +94,7 @@ class Expression {
                               *run_.gpus));
   }
 
-  /// Chunks of a pipeline rank where none are published.
+  /// Chunks of a pipeline rank where their number is not published.
   [[nodiscard]] std::uint64_t usual_chunks() const {
     const std::uint64_t layers = out_.run->model.layers, replica = data_ * *run_.mbs;
     const bool whole = pipeline_ > 1 && layers % pipeline_ == 0 && replica > 0 && *run_.gbs / replica % pipeline_ == 0;
@@ -158,7 +158,7 @@ class Expression {
   bool recomputation() {
     Plan& plan = out_.run->plan;
     const std::optional<RecomputeCell> cell = read_recompute(run_.recompute);
-    // Other programs than Megatron-LM's kin choose by rules of their own.
+    // Only Megatron-LM and its relatives follow these rules; other programs choose by rules of their own.
     if (!cell || (*cell == RecomputeCell::selective && !framework_->selective_is_attention)) {
       return refuse(fmt::format("the recomputation \"{}\" is not modelled", run_.recompute));
     }
@@ -175,7 +175,7 @@ class Expression {
         if (plan.attention == AttentionKernel::unfused) plan.recompute = Recompute::selective;
         break;
       case RecomputeCell::by_operation:
-        // torchtitan keeps every second product: as much is made again as with every second layer whole.
+        // torchtitan keeps every second product, so that as much is computed again as with every second layer whole.
         plan.recompute = Recompute::full;
         plan.recompute_layers.emplace();
         for (const std::uint32_t layers : *plan.stage_layers) plan.recompute_layers->push_back(layers / 2);
@@ -196,7 +196,7 @@ class Expression {
     if (w.precision == Precision::bf16 && framework_->attention == AttentionKernel::unfused) {
       w.gradient_dtype = DType::f32;
     }
-    // Tokens are routed together where they lie together.
+    // Tokens that lie together are routed together.
     const Plan& plan = out_.run->plan;
     if (out_.run->model.mixture && context_ > 1)
       w.routing.group = w.sequence_length / (context_ * (plan.zigzag ? 2 : 1));
@@ -231,7 +231,7 @@ std::vector<std::uint32_t> dealt_layers(std::uint64_t layers, std::uint64_t stag
   const std::uint64_t most = (layers + stages - 1) / stages;
   std::vector<std::uint32_t> out(stages, small(most));
   std::uint64_t over = most * stages - layers;
-  // From both ends inwards, the last stage first.
+  // Layers are taken away from stages at both ends, going inwards, the last stage first.
   for (std::uint64_t i = 0; over > 0; ++i, --over) --out[i % 2 == 0 ? stages - 1 - i / 2 : i / 2];
   return std::find(out.begin(), out.end(), 0U) == out.end() ? out : std::vector<std::uint32_t>{};
 }

@@ -23,7 +23,7 @@ constexpr int most_iterations = 20;
 using Vector = Eigen::VectorXd;
 using Matrix = Eigen::MatrixXd;
 
-/// Where a free constant stands, and what holds it.
+/// The place of a free constant, and the prior that holds it.
 struct Place {
   std::size_t file = 0, cost = 0;
 };
@@ -131,7 +131,7 @@ class Fitting {
     return a.ldlt().solve(g);
   }
 
-  /// One iteration; false when it moves nothing any more.
+  /// Makes one iteration; returns false when nothing moves any more.
   bool improve() {
     const Vector r = measured_ - predicted_;
     Vector d = move(x_, r, [](Eigen::Index) { return false; });
@@ -148,7 +148,7 @@ class Fitting {
     return false;
   }
 
-  /// Errors in percent, each from constants fitted without the runs that have the same `key`.
+  /// Errors in percent, each with constants fitted without the runs that have the same `key`.
   template <class Key>
   [[nodiscard]] std::vector<double> held_out(const Key& key) const {
     std::map<std::string, std::vector<Eigen::Index>> groups;
@@ -210,7 +210,7 @@ class Fitting {
     file.errors = errors_of_list(errors);
   }
 
-  /// Every file has its runs by now, which say what the usual program is.
+  /// Every file has its runs by now, and they decide which program is the usual one.
   void describe_unnamed(CostFile& file) const {
     std::vector<double> errors;
     for (const PreparedRun* run : runs_) {
@@ -224,7 +224,7 @@ class Fitting {
     file.unnamed = errors_of_list(errors);
   }
 
-  /// Signed errors in percent, and between which ratios of measured over predicted eight in ten lie.
+  /// Signed errors in percent, and the two ratios of measured to predicted time between which eight in ten lie.
   [[nodiscard]] static HeldOutErrors errors_of_list(const std::vector<double>& errors) {
     const ErrorSummary s = summarize_errors(errors);
     HeldOutErrors out{s.n, s.mape_pct, s.median_pct, s.bias_pct, 1.0, 1.0};
@@ -243,7 +243,7 @@ class Fitting {
   std::vector<const PreparedRun*> runs_;
   std::vector<Place> places_;
   Vector measured_, predicted_, prior_, weight_, x_;
-  Matrix slope_;  ///< of the logarithm of a run's time by that of a constant
+  Matrix slope_;  ///< derivative of the logarithm of a run's time by that of a constant
 };
 
 }  // namespace

@@ -19,8 +19,8 @@ namespace orrery {
 ///     s   error that a run has anyway, 0.04        d   residual above which the loss grows as its size, 0.02
 ///     x0  logarithm of the prior                   w   its spread: few runs leave a value near the prior
 ///
-/// s is 1.48 times the median residual that is left: the deviation of normal errors with that median.  d is half of
-/// it: fits are judged by mean absolute errors, and some sources contradict others.
+/// s is 1.48 times the median residual that is left, which is the deviation of normal errors with that median. d is
+/// half of it, because fits are judged by mean absolute errors, and some sources contradict others.
 ///
 /// Source: Gauss-Newton on the pseudo-Huber loss (Charbonnier et al., IEEE Trans.
 /// Image Processing 6(2), 1997) with normal priors; differences of the
@@ -31,28 +31,28 @@ struct Fit {
   std::size_t free_constants = 0;
   std::size_t runs = 0;
   ErrorSummary in_sample;
-  /// Each run predicted from a fit without all runs of its architecture and size: the constants after that are
-  /// those of the linearized problem, the times the estimator's.
+  /// Errors of each run predicted from a fit without all runs of its architecture and size. The constants after that
+  /// are those of the linearized problem, the times the estimator's.
   ErrorSummary held_out;
   std::vector<double> held_out_pct;  ///< by run, in the order of the runs that are consistent
-  /// The same without all runs of its training program (the first label), and without all of its device: what to
-  /// expect of a program or a device that nothing was measured of.
+  /// The same without all runs of its training program (the first label), and without all of its device. They tell what
+  /// to expect of a program or a device without measurements.
   ErrorSummary without_program, without_device;
 };
 
-/// Fits every constant with a spread to runs whose times were measured.  `go_on` is told the share done and stops the
-/// fit by returning false: then empty.  The same input gives the same bytes.
+/// Fits every constant with a spread to runs whose times were measured. `go_on` gets the share done and stops the fit
+/// by returning false; the result is empty then. The same input gives the same bytes.
 [[nodiscard]] std::optional<Fit> fit_costs(const std::vector<PreparedRun>&, std::vector<CostFile> files,
                                            const std::function<bool(double)>& go_on = {});
 
-/// Mean absolute error, in percent, of the runs that the constants of `files` have not seen; of runs that they were
-/// fitted to, the error held out that stands in the file for all.  What a new fit must not be worse than.
+/// Mean absolute error, in percent, of the runs that the constants of `files` have not seen. For runs that they were
+/// fitted to, it is the held-out error in the file for all. A new fit must not be worse than this.
 struct FitComparison {
   std::size_t unseen = 0;   ///< runs that `files` were not fitted to
-  double before_pct = 0.0;  ///< of these runs, or of all where none is unseen
+  double before_pct = 0.0;  ///< error of these runs, or of all where none is unseen
   double after_pct = 0.0;   ///< the new fit's, held out, over the same runs
-  std::size_t missing = 0;  ///< runs that `files` were fitted to and the new fit was not
-  /// Less is known where runs are missing and none is new.
+  std::size_t missing = 0;  ///< number of runs that `files` were fitted to and the new fit was not
+  /// A new fit is also worse where runs are missing and none is new, because it knows less.
   [[nodiscard]] bool worse() const { return after_pct > before_pct + 1e-9 || (unseen == 0 && missing > 0); }
 };
 [[nodiscard]] FitComparison compare_fits(const std::vector<PreparedRun>&, const std::vector<CostFile>& before,

@@ -9,7 +9,7 @@ using Rule = FrameworkRule;
 
 bool names_build(std::string_view word) { return is_version(word) || is_commit(word); }
 
-/// What Megatron-LM ran with: "torch 2.10.0 nv26.01, TE 2.11.0", "pytorch:20.12-py3, DDP-impl torch".
+/// Takes the software around Megatron-LM: "torch 2.10.0 nv26.01, TE 2.11.0", "pytorch:20.12-py3, DDP-impl torch".
 void take_surroundings(CellWords& words) {
   for (;;) {
     if (words.take("torch") || words.take("te")) {
@@ -47,7 +47,7 @@ std::optional<FrameworkCell> megatron_lm(CellWords& words) {
   return FrameworkCell{Rule::megatron_lm, "megatron-lm-2022"};
 }
 
-/// Costs of NeMo's containers by their release, "25.09" and so on; 0: it is none of one.
+/// The release of a NeMo container, which decides its costs, as in "25.09"; 0 where the word is no release.
 int release_of(std::string_view word) {
   if (word.size() < 5 || word[2] != '.' || !is_version(word)) return 0;
   const auto year = static_cast<int>(whole_number(word.substr(0, 2)));
@@ -125,7 +125,7 @@ std::optional<FrameworkCell> framework(CellWords& words) {
 }  // namespace
 
 std::optional<FrameworkCell> read_framework(std::string_view cell) {
-  // "25.02/25.04" are two releases; "llm-foundry/Composer" is a name.
+  // In "25.02/25.04" there are two releases; "llm-foundry/Composer" is a name.
   const std::string_view first = cell.substr(0, cell.find(' '));
   CellWords words(cell, lower_case(first) == "nemo" ? "/" : "");
   const std::optional<FrameworkCell> read = framework(words);

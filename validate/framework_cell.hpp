@@ -5,7 +5,7 @@
 
 namespace orrery {
 
-/// Whose rule a framework cell falls under.
+/// The framework whose rule holds for a framework cell.
 enum class FrameworkRule {
   megatron_lm,       ///< of 2021 and 2022
   megatron_main,     ///< Megatron-LM's main branch, from 2024 on
@@ -26,8 +26,8 @@ struct FrameworkCell {
   std::string_view program;  ///< the training program whose costs price it (training_programs()); empty: none
 };
 
-/// What a framework cell says: a name, a version where the family has generations, and what is named beside them.  None
-/// where a part of the cell is not known: another program of the same name ("NeMo AutoModel"), another commit.
+/// The content of a framework cell: a name, a version where the family has generations, and software named beside them.
+/// Empty where a part of the cell is not known: another program of the same name ("NeMo AutoModel"), another commit.
 [[nodiscard]] std::optional<FrameworkCell> read_framework(std::string_view cell);
 
 }  // namespace orrery

@@ -8,9 +8,9 @@
 
 namespace orrery {
 
-/// Constants measured on one GPU, completed: what joins GPUs and what a process holds are those of the shipped
-/// calibration of its kind, and links called "node" and "network" are those fitted to collectives measured here, with
-/// what was fitted in the source.
+/// Constants measured on one GPU, completed with others. Those of links between GPUs and of a process's memory come
+/// from the shipped calibration of its kind. Links called "node" and "network" come from fits to collectives measured
+/// here; the source says what was fitted.
 ///
 /// Links require constants of NCCL in the shipped calibration.
 [[nodiscard]] Calibration with_links(Calibration measured, const Calibration& shipped,

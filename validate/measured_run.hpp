@@ -6,9 +6,8 @@
 
 namespace orrery {
 
-/// One published, measured training run: a row of a table of runs, cell by
-/// cell (docs/validate.md says what each column means).  Unset and empty: not
-/// published.
+/// One published, measured training run: a row of a table of runs, cell by cell (docs/validate.md says what each column
+/// means). Unset and empty cells are not published.
 struct MeasuredRun {
   // Where the figures come from.
   std::string id, source, citation, provenance;

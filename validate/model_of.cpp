@@ -13,7 +13,8 @@ namespace {
 /// Whether the columns of a table cannot state the model's shape.
 bool is_special(const ModelSpec& m) { return m.mixture || m.latent || m.heads * m.head_dim != m.hidden; }
 
-/// Key and value heads of the shipped dense decoder of this width, feed-forward width and number of heads; else heads.
+/// Key and value heads of the shipped dense decoder with this width, feed-forward width and number of heads; otherwise
+/// the number of heads.
 std::uint64_t usual_kv_heads(const ModelSpec& m, const Library& library) {
   for (const char* name : {"llama-3-8b", "llama-3-70b", "llama-3-405b"}) {
     Diagnostics d;
@@ -25,8 +26,8 @@ std::uint64_t usual_kv_heads(const ModelSpec& m, const Library& library) {
   return m.heads;
 }
 
-/// The family that an activation stands for: LLaMA's for gated ones, Nemotron's for the squared, GPT's for gelu and
-/// where none is stated; false for any other.
+/// Sets the family that an activation stands for: LLaMA's for gated ones, Nemotron's for the squared one, GPT's for
+/// gelu and where none is stated. Returns false for any other.
 bool set_family(ModelSpec& m, const std::string& activation) {
   const bool gated = activation == "swiglu" || activation == "geglu";
   const bool squared = activation == "squared-relu";
@@ -46,7 +47,8 @@ std::string no_expert_shapes(const MeasuredRun& run) {
   return fmt::format("no shipped model has the expert shapes of \"{}\"", run.model);
 }
 
-/// A shipped model in the sizes that the row states, which are no others where the columns cannot state its shape.
+/// A shipped model with the sizes that the row states, which must be the model's own where the columns cannot state its
+/// shape.
 NamedModel shipped_in_sizes(ModelSpec m, const MeasuredRun& run) {
   NamedModel out;
   if (is_special(m)) {
@@ -61,7 +63,7 @@ NamedModel shipped_in_sizes(ModelSpec m, const MeasuredRun& run) {
     }
     if (m.mixture && run.experts) m.mixture->experts = static_cast<std::uint32_t>(*run.experts);
     if (m.mixture && run.topk) m.mixture->per_token = static_cast<std::uint32_t>(*run.topk);
-    // Cut short for a few devices, a model may begin with fewer dense layers than the whole one.
+    // A model that is cut short for a few devices may begin with fewer dense layers than the whole one.
     if (m.mixture && run.notes.find("first layer dense") != std::string::npos) m.mixture->first_dense = 1;
   } else if (run.experts) {
     out.reason = no_expert_shapes(run);
@@ -80,7 +82,7 @@ NamedModel shipped_in_sizes(ModelSpec m, const MeasuredRun& run) {
   return out;
 }
 
-/// A decoder in the sizes of the row, whose family follows from the activation.
+/// A decoder with the sizes of the row, whose family follows from the activation.
 NamedModel decoder_of(const MeasuredRun& run, const Framework& framework, const Library& library) {
   NamedModel out;
   std::string missing;

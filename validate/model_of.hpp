@@ -16,10 +16,9 @@ struct NamedModel {
   std::vector<std::string> filled;  ///< columns whose empty cells a rule filled
 };
 
-/// The model of a row: a shipped one where the model cell names one of those
-/// whose shape a table cannot state (mixtures, latent attention, head widths
-/// of their own), else a decoder whose family follows from the activation; its
-/// sizes are those of the row wherever it states them.
+/// The model of a row. Where the model cell names a shipped model whose shape a table cannot state (mixtures, latent
+/// attention, head widths of their own), it is that model; otherwise it is a decoder whose family follows from the
+/// activation. Its sizes are those of the row wherever the row states them.
 [[nodiscard]] NamedModel model_of(const MeasuredRun&, const Framework&, const Library&);
 
 }  // namespace orrery

@@ -13,7 +13,7 @@ bool is_recipe(std::string_view word) {
   constexpr std::array known = {"hybrid", "tensorwise", "rowwise", "blockwise", "delayed", "cs", "ds", "mx", "linear"};
   return std::find(known.begin(), known.end(), word) != known.end();
 }
-/// "rowwise, bf16 all-gather": of fp8, parted by commas.
+/// Whether the remark lists recipes of fp8, separated by commas: "rowwise, bf16 all-gather".
 bool are_recipes(std::string_view remark) {
   while (!remark.empty()) {
     const std::size_t comma = std::min(remark.find(", "), remark.size());
@@ -29,7 +29,7 @@ bool are_recipes(std::string_view remark) {
 
 bool is_mixed(std::string_view text) { return text == "amp" || text == "mixed"; }
 
-/// "zero-3", "zero3" as 3.
+/// The number 3 for "zero-3" or "zero3".
 std::optional<std::uint32_t> zero_stage(std::string_view word) {
   if (!word.starts_with("zero")) return std::nullopt;
   word.remove_prefix(word.starts_with("zero-") ? 5 : 4);
@@ -37,7 +37,7 @@ std::optional<std::uint32_t> zero_stage(std::string_view word) {
   return static_cast<std::uint32_t>(word[0] - '0');
 }
 
-/// After FSDP: which part is sharded, its ZeRO stage again, and among how many ranks.
+/// Reads the words after FSDP: which part is sharded, its ZeRO stage again, and among how many ranks.
 std::optional<ShardingCell> fsdp(CellWords& words) {
   ShardingCell out{ShardingCell::Kind::stage, 3, 0};
   if (words.take("shard_grad_op")) {

@@ -6,14 +6,14 @@
 
 #include "core/spec/workload.hpp"
 
-/// Cells of a row's plan, each understood whole or not at all.
+/// Cells of a row's plan. Each is understood fully or not at all.
 namespace orrery {
 
 struct PrecisionCell {
   Precision precision = Precision::bf16;
-  bool blocks = false;  ///< fp8 with scales for blocks (mx), else for tensors or rows
+  bool blocks = false;  ///< fp8 with scales for blocks (mx); otherwise for tensors or rows
 };
-/// "bf16", "fp16 (amp)", "fp8 (tensorwise, bf16 all-gather)"; recipes of fp8 are one precision.
+/// Reads "bf16", "fp16 (amp)", "fp8 (tensorwise, bf16 all-gather)"; all recipes of fp8 are one precision.
 [[nodiscard]] std::optional<PrecisionCell> read_precision(std::string_view cell);
 
 /// Sharding along the data axis.
@@ -27,7 +27,7 @@ struct ShardingCell {
   std::uint32_t stage = 0;
   std::uint64_t group = 0;  ///< ranks that share the states; 0: all
 };
-/// "distributed optimizer", "FSDP", "FSDP2 (ZeRO-3) degree 8", "2", "none".
+/// Reads "distributed optimizer", "FSDP", "FSDP2 (ZeRO-3) degree 8", "2", "none".
 [[nodiscard]] std::optional<ShardingCell> read_sharding(std::string_view cell);
 
 enum class RecomputeCell : std::uint8_t {
@@ -38,7 +38,7 @@ enum class RecomputeCell : std::uint8_t {
   attention,  ///< the attention core, said in words
   by_operation
 };
-/// "full", "selective", "selective (attention core)", "selective (per-op SAC)".
+/// Reads "full", "selective", "selective (attention core)", "selective (per-op SAC)".
 [[nodiscard]] std::optional<RecomputeCell> read_recompute(std::string_view cell);
 
 }  // namespace orrery

@@ -39,7 +39,7 @@ std::variant<PreparedRun, std::string> prepare(const MeasuredRun& row, const Lib
   out.id = row.id;
   out.run = std::move(*expressed.run);
   out.calibration = calibration_of(out.run.cluster->device, library);
-  // Choices that a plan leaves open do not follow the costs of software: a fit compares times of one Program.
+  // Choices that a plan leaves open do not follow the costs of software, because a fit compares times of one Program.
   out.run.plan = resolve(out.run.plan, out.run.model, out.run.workload, *out.run.cluster, out.calibration).plan;
   out.program = lower(out.run.model, out.run.workload, out.run.plan);
   out.labels = labels_of(row, out.calibration.name);

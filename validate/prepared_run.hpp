@@ -14,7 +14,7 @@
 
 namespace orrery {
 
-/// A row of a table, lowered: all that a prediction needs but for the costs of its software.
+/// A row of a table, lowered: everything that a prediction needs except the costs of its software.
 struct PreparedRun {
   std::string id;
   PlannedRun run;
@@ -22,11 +22,11 @@ struct PreparedRun {
   Calibration calibration;  ///< of the device; no costs of software
   CostLabels labels;
   FrameworkMemory memory;  ///< of its training program
-  /// Which memory is played of, where the plan's own recomputation stands for another in time alone.
+  /// The Program whose memory is played, where the plan's own recomputation stands for another only in time.
   std::optional<Program> held_program;
   AllocatorRules allocator;
-  std::string architecture;        ///< what its model is alike to: activation, width, feed-forward width, experts
-  std::optional<double> measured;  ///< seconds of a step; unset: the row publishes memory alone
+  std::string architecture;        ///< a key for models that are alike: activation, width, feed-forward width, experts
+  std::optional<double> measured;  ///< seconds of a step; unset: the row publishes only memory
   bool inconsistent = false;
   std::vector<std::string> filled;  ///< columns that a rule filled
 };

@@ -10,7 +10,7 @@
 namespace orrery {
 namespace {
 
-/// 1 for the least; equal values share the mean.
+/// Ranks from 1 for the least on; equal values share the mean.
 std::vector<double> ranks(const std::vector<double>& values) {
   std::vector<double> out;
   for (const double v : values) {

@@ -18,7 +18,7 @@ struct Known {
   std::string_view device;   ///< shipped
   std::string_view cluster;  ///< shipped
 };
-/// First match counts.
+/// The first match counts.
 constexpr std::array<Known, 10> machines = {{{"v100", 0, "v100", "dgx-1v"},
                                              {"a100", 40, "a100-40", "dgx-a100"},
                                              {"a100", 0, "a100-80", "dgx-a100"},
@@ -30,7 +30,7 @@ constexpr std::array<Known, 10> machines = {{{"v100", 0, "v100", "dgx-1v"},
                                              {"gb200", 0, "gb200", "gb200-nvl72"},
                                              {"gb300", 0, "gb300", "gb200-nvl72"}}};
 
-/// "96gb", "80 gb": how much memory such a part has.
+/// Whether the text is a memory size of such a part: "96gb", "80 gb".
 bool is_memory(std::string_view text) {
   if (!text.ends_with("gb")) return false;
   text.remove_suffix(2);
@@ -38,7 +38,7 @@ bool is_memory(std::string_view text) {
   return whole_number(text) > 0;
 }
 
-/// "H100-SXM", "NVIDIA H100 80GB SXM5", "A100 (PCIe-connected)".  Cards for PCIe are other devices than modules.
+/// Reads "H100-SXM", "NVIDIA H100 80GB SXM5", "A100 (PCIe-connected)". Cards for PCIe are other devices than modules.
 const Known* known(const MeasuredRun& run) {
   CellWords words(run.gpu, "-");
   words.take("nvidia");
@@ -59,7 +59,7 @@ const Known* known(const MeasuredRun& run) {
   return nullptr;
 }
 
-/// The number that `text` begins with, taken off it.
+/// The number that `text` begins with, which is removed from it.
 std::optional<double> leading_number(std::string_view& text) {
   double value = 0.0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -68,13 +68,13 @@ std::optional<double> leading_number(std::string_view& text) {
   return value;
 }
 
-/// What joins the GPUs of a node.
+/// The links between the GPUs of a node.
 struct NodeLinks {
   bool pcie = false;
   std::optional<Bandwidth> at_most;  ///< each way
 };
-/// "PCIe"; NVLink with what it leads to: "NVLink4 NVSwitch", "NVLink5 NVL72 rack domain", "NVLink3 (4 links inter-GPU)"
-/// of 25 GB/s each way (50 from the fifth generation on), "NVLink4 900 GB/s" both ways together.
+/// Reads "PCIe", or NVLink with what it leads to: "NVLink4 NVSwitch", "NVLink5 NVL72 rack domain", "NVLink3 (4 links
+/// inter-GPU)" of 25 GB/s each way (50 from the fifth generation on), "NVLink4 900 GB/s" both ways together.
 std::optional<NodeLinks> node_links(std::string_view cell) {
   CellWords words(cell);
   NodeLinks out;
@@ -114,7 +114,7 @@ std::optional<NodeLinks> node_links(std::string_view cell) {
   return words.done() ? std::optional(out) : std::nullopt;
 }
 
-/// Whether a remark on a network names where it is, and nothing that would change its bandwidth.
+/// Whether a remark on a network only names its place, and nothing that would change its bandwidth.
 bool names_place(std::string_view remark) {
   for (const std::string_view change : {"subscri", "block", "shar", "taper", "half", "limit", "only", ":", "%"}) {
     if (remark.find(change) != std::string_view::npos) return false;
@@ -174,7 +174,7 @@ RunCluster run_cluster(const MeasuredRun& run, const Library& library) {
   if (!cluster || !device) throw Error("the data directory lacks a device or cluster of the table\n" + render(d));
   cluster->device = *device;
   if (run.gpu_mem_gb) cluster->device.memory = static_cast<double>(*run.gpu_mem_gb) * gibibyte;
-  // A rack of trays has levels inside; the others are boxes, which may have fewer GPUs than the shipped one.
+  // A rack of trays has levels inside. The other machines are boxes, which may have fewer GPUs than the shipped one.
   if (run.gpus_per_node && cluster->levels.size() == 2) {
     cluster->devices_per_node = static_cast<std::uint32_t>(*run.gpus_per_node);
     cluster->levels.front().size = cluster->devices_per_node;

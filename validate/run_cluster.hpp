@@ -16,10 +16,9 @@ struct RunCluster {
   std::vector<std::string> filled;  ///< columns whose empty cells a rule filled
 };
 
-/// A shipped device and cluster by the row's gpu cell, then changed as far as
-/// the row says so: GPUs per node, device memory, and the network between
-/// nodes ("8x200Gb/s ... per node", "400 Gb/s ... per GPU", "1600 Gb/s
-/// node-node ...").  intra_link tells PCIe from NVLink.
+/// A shipped device and cluster by the row's gpu cell, changed as far as the row says so: GPUs per node, device memory,
+/// and the network between nodes ("8x200Gb/s ... per node", "400 Gb/s ... per GPU", "1600 Gb/s node-node ...").
+/// intra_link tells PCIe from NVLink.
 [[nodiscard]] RunCluster run_cluster(const MeasuredRun&, const Library&);
 
 /// Bandwidth between nodes, one way for each of `per_node` devices, as a

@@ -10,7 +10,7 @@ namespace orrery {
 namespace {
 
 using R = MeasuredRun;
-/// In the order in which tables are written.
+/// Columns stand in the order in which tables are written.
 const std::array<CsvColumn<R>, 46> columns = {{{"id", &R::id},
                                                {"source", &R::source},
                                                {"citation", &R::citation},

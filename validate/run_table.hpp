@@ -10,9 +10,8 @@
 
 namespace orrery {
 
-/// Reads a table of measured runs: a CSV file whose first row names every
-/// column of MeasuredRun once, in any order, and whose other rows have as many
-/// cells.  Numbers are positive; an empty cell is one that is not published.
+/// Reads a table of measured runs: a CSV file whose first row names every column of MeasuredRun once, in any order, and
+/// whose other rows have as many cells. Numbers are positive; an empty cell means that the figure is not published.
 /// Every row has an id, and no two the same.
 ///
 /// Codes, with line and column: runs.quote  runs.column  runs.cells

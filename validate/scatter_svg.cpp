@@ -36,7 +36,7 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-/// Both axes: the same decades, so that equality is the diagonal.
+/// Both axes have the same decades, so that equality is the diagonal.
 struct Scale {
   int low = 0, high = 1;  ///< powers of ten
   [[nodiscard]] double part(double seconds) const { return (std::log10(seconds) - low) / (high - low); }
@@ -72,7 +72,7 @@ std::string mark(std::size_t group, double x, double y) {
   }
 }
 
-/// measured -> predicted = factor * measured, cut to the plot.
+/// The line measured -> predicted = factor * measured, cut to the plot.
 std::string diagonal(const Scale& s, double factor, const char* dash) {
   const double low = std::pow(10.0, s.low);
   const double high = std::pow(10.0, s.high);

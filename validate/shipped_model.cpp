@@ -36,7 +36,7 @@ bool is_tuning(std::string_view word) {
   return std::find(known.begin(), known.end(), word) != known.end();
 }
 
-/// Letters and numbers in turn, in lower case.
+/// Letters and numbers of a name in turn, in lower case.
 Parts parts_of(std::string_view name) {
   Parts out;
   int before = 0;  // 1: a letter, 2: a digit
@@ -48,7 +48,7 @@ Parts parts_of(std::string_view name) {
     before = kind;
   }
   std::erase_if(out, is_tuning);
-  // A release of the weights: "Mixtral-8x7B-v0.1".
+  // The name ends with a release of the weights: "Mixtral-8x7B-v0.1".
   const std::size_t n = out.size();
   if (n > 3 && out[n - 3] == "v" && out[n - 2] == "0") out.resize(n - 3);
   // "DeepSeek-V3" and "deepseekv3".
@@ -64,7 +64,7 @@ Parts parts_of(std::string_view name) {
   return joined;
 }
 
-/// What stands before the brackets, where those say nothing of the shape but the number of layers, which has a column.
+/// The text before the brackets, where these say nothing of the shape but the number of layers, which has a column.
 std::optional<std::string_view> without_remark(std::string_view text) {
   const std::size_t begin = std::min(text.find('('), text.size());
   CellWords remark(text.substr(begin));

@@ -20,7 +20,7 @@ std::vector<const CostFile*> keys_of(const std::vector<CostFile>& files, const C
   return keys;
 }
 
-/// Which programs the runs on a family of devices were of.  Files name runs by id alone; but a run of a program is in
+/// Finds the programs of the runs on a family of devices. Files name runs only by id, but a run of a program is in
 /// every file of its labels, and in no file of another program's.
 class RunPrograms {
  public:
@@ -33,7 +33,8 @@ class RunPrograms {
     }
   }
 
-  /// Empty for a run of no program.  Of programs that no file tells apart it is the one with the fewest labels.
+  /// The program of a run; empty for a run of no program. Among programs that no file tells apart it is the one with
+  /// the fewest labels.
   [[nodiscard]] std::string_view of(std::string_view run) const {
     const auto found = labels_.find(run);
     if (found == labels_.end()) return {};
@@ -63,7 +64,7 @@ class RunPrograms {
   std::map<std::string_view, std::set<std::string_view>> labels_;
 };
 
-/// Ids of the runs behind every key: those alike in device and recipe whose programs share all of these keys.
+/// Ids of the runs behind every key: runs alike in device and recipe whose programs share all of these keys.
 std::vector<std::string_view> runs_behind(const std::vector<const CostFile*>& keys) {
   std::vector<std::string_view> out;
   if (keys.empty()) return out;
@@ -84,7 +85,7 @@ std::vector<ProgramRuns> by_program(const std::vector<std::string_view>& runs, c
   return out;
 }
 
-/// Takes the runs of one program out of the list.
+/// Removes the runs of one program from the list.
 std::size_t take(std::vector<ProgramRuns>& runs, std::string_view program) {
   const auto own = std::find_if(runs.begin(), runs.end(), [&](const ProgramRuns& r) { return r.program == program; });
   if (own == runs.end()) return 0;
@@ -93,7 +94,7 @@ std::size_t take(std::vector<ProgramRuns>& runs, std::string_view program) {
   return count;
 }
 
-/// "74 of llm-foundry and 3 of torchtitan"
+/// Runs by program as a text: "74 of llm-foundry and 3 of torchtitan".
 std::string others_text(const std::vector<ProgramRuns>& others) {
   std::string out;
   for (std::size_t i = 0; i < others.size(); ++i) {

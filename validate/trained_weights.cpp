@@ -12,7 +12,7 @@ namespace {
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || c == '_'; }
 
-/// Latent attention has ranks of that name: "q_lora_rank", "kv-lora-rank".
+/// Whether it is a rank of latent attention, which has that name too: "q_lora_rank", "kv-lora-rank".
 bool is_latent_rank(std::string_view before, std::string_view behind) {
   for (const std::string_view of : {"q-", "q ", "kv-", "kv "}) {
     if (before.ends_with(of) && (behind.starts_with("-rank") || behind.starts_with(" rank"))) return true;
@@ -20,7 +20,7 @@ bool is_latent_rank(std::string_view before, std::string_view behind) {
   return false;
 }
 
-/// Whether the text names it as a word of its own, and not as what was not done.
+/// Whether the text names it as a word of its own, and does not deny it.
 bool names(const std::string& text, std::string_view word) {
   for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
     const std::size_t end = at + word.size();

@@ -23,7 +23,7 @@ struct Outcome {
 
 std::string cell(const std::optional<std::uint64_t>& c) { return c ? std::to_string(*c) : ""; }
 
-/// What rows have in common that differ in their plans alone.
+/// A key for rows that differ only in their plans.
 std::string work_of(const MeasuredRun& r) {
   return fmt::format("{} ({} layers of {}, {} heads{}), {} tokens, {}, {} x {}{}, {}", r.model, cell(r.layers),
                      cell(r.hidden), cell(r.heads),
@@ -37,7 +37,7 @@ std::string plan_of(const MeasuredRun& r) {
   return out + fmt::format("{} {} {} {}", r.sp, r.zero, r.recompute, r.inter_net);
 }
 
-/// Of the stage that holds most, or of the last one, whose last rank writes the log.
+/// Compares the stage that holds most, or the last one, whose last rank writes the log.
 void compare_memory(ValidatedRun& out, const PreparedRun& p, const MeasuredMemory& measured) {
   const std::vector<MemoryFigures> stages = memory_figures(p);
   const auto largest = [&](std::uint64_t MemoryFigures::*figure) {

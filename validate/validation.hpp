@@ -26,22 +26,23 @@ struct ValidatedRun {
   std::string id;
   std::string gpu, source, precision, framework;  ///< what summaries group by
   double step = 0.0;                              ///< seconds of a step, as predicted
-  std::optional<PredictedMeasured> time;          ///< the same beside what was measured; unset: memory alone was
+  std::optional<PredictedMeasured> time;          ///< the prediction beside the measured time; unset: only memory was
+                                                  ///< measured
   std::string work;                           ///< model, sequence, precision, devices and software, as the row has them
   std::string plan;                           ///< batch and plan, as the row has them
   double sequences = 1.0;                     ///< of a step
-  double low = 0.0, high = 0.0;               ///< of the step: eight runs in ten lie between (HeldOutErrors)
-  std::optional<PredictedMeasured> memory;    ///< bytes; where the row publishes the peak of what was allocated
-  std::optional<PredictedMeasured> reserved;  ///< bytes; where it publishes the peak of what was reserved
+  double low = 0.0, high = 0.0;               ///< step time: eight runs in ten lie between (HeldOutErrors)
+  std::optional<PredictedMeasured> memory;    ///< bytes; where the row publishes the peak of allocated memory
+  std::optional<PredictedMeasured> reserved;  ///< bytes; where it publishes the peak of reserved memory
   std::vector<std::string> filled;            ///< columns whose empty cells a rule filled
   friend bool operator==(const ValidatedRun&, const ValidatedRun&) = default;
 };
 
-/// A row that could not be, and why.
+/// A row that could not be predicted, and the reason.
 struct SkippedRun {
   std::string id;
   std::string reason;
-  bool full_configuration = false;  ///< its shape, batch, plan, precision and time are all published
+  bool full_configuration = false;  ///< the row publishes its shape, batch, plan, precision and time
   friend bool operator==(const SkippedRun&, const SkippedRun&) = default;
 };
 
@@ -51,12 +52,11 @@ struct RunSummary {
 };
 [[nodiscard]] RunSummary summarize_runs(const std::vector<const ValidatedRun*>&);
 
-/// A whole table: rows.size() + inconsistent.size() + skipped.size() is its
-/// number of rows.
+/// A whole table; rows.size() + inconsistent.size() + skipped.size() is its number of rows.
 struct Validation {
   std::string tier;                        ///< that predicted: "estimate"
   std::vector<ValidatedRun> rows;          ///< in the order of the table; the summary is over these
-  std::vector<ValidatedRun> inconsistent;  ///< their notes call the source inconsistent: listed, in no summary
+  std::vector<ValidatedRun> inconsistent;  ///< rows whose notes call the source inconsistent: listed, in no summary
   std::vector<SkippedRun> skipped;
   std::size_t full_configurations = 0;  ///< rows of the table that have one
   friend bool operator==(const Validation&, const Validation&) = default;
@@ -71,7 +71,7 @@ struct Validation {
 /// Share of the predicted rows with a measured time whose time lies inside the interval; 0 without such rows.
 [[nodiscard]] double interval_coverage(const Validation&);
 
-/// Of all rows, and of those where no rule filled a cell.
+/// Summary of all rows, and of those where no rule filled a cell.
 [[nodiscard]] RunSummary summary_of_all(const Validation&);
 [[nodiscard]] RunSummary summary_of_published(const Validation&);
 
@@ -83,13 +83,13 @@ struct RunGroup {
   RunSummary summary;
   friend bool operator==(const RunGroup&, const RunGroup&) = default;
 };
-/// In order of their names.
+/// Groups stand in order of their names.
 [[nodiscard]] std::vector<RunGroup> grouped(const Validation&, GroupBy);
 
-/// Measured seconds of a step: as published, else what the published tokens
-/// per second and GPU come to.  Unset where neither is known.
+/// Measured seconds of a step: as published, or computed from the published tokens per second and GPU. Unset where
+/// neither is known.
 [[nodiscard]] std::optional<double> measured_step(const MeasuredRun&);
-/// A row that says all that a prediction needs, and how long a step took.
+/// Whether a row states everything that a prediction needs, and how long a step took.
 [[nodiscard]] bool has_full_configuration(const MeasuredRun&);
 
 }  // namespace orrery

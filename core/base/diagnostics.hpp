@@ -9,7 +9,7 @@
 
 namespace orrery {
 
-/// A place in a text file; line and column count from 1, 0 means unknown.
+/// A place in a text file. Line and column count from 1; 0 means unknown.
 struct Position {
   std::uint32_t line = 0;
   std::uint32_t column = 0;
@@ -52,8 +52,8 @@ class Diagnostics {
   /// A mistake at a position in `origin`.
   void error_at(const Origin& origin, Position where, std::string code, std::string message,
                 std::vector<std::string> details = {});
-  /// Takes over what was found in a file that the value of `key` names, with a detail that says who names it; mistakes
-  /// that stand in no file are put at the key.
+  /// Takes over the mistakes of a file that the value of `key` names, and adds a detail that says who names it.
+  /// Mistakes without a file are put at the key.
   void add_from(const Origin& origin, const std::string& key, const Diagnostics& found);
   /// A mistake that stands in no file (a flag or an argument).
   void error(std::string code, std::string message, std::vector<std::string> details = {});

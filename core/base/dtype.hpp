@@ -8,10 +8,9 @@ namespace orrery {
 
 /// Element types of buffers and of arithmetic.
 ///
-/// f8 as a type of arithmetic: products take bf16 operands as E4M3, or as E5M2
-/// where they are gradients (Micikevicius et al., "FP8 formats for deep
-/// learning", 2022).  Buffers of it hold E4M3: first moments, with scales beside
-/// them (core/program/moment_scales.hpp).
+/// With f8 as the type of arithmetic, products take bf16 operands as E4M3, or as E5M2 where they are gradients
+/// (Micikevicius et al., "FP8 formats for deep learning", 2022). Buffers of f8 hold E4M3: first moments, with scales
+/// beside them (core/program/moment_scales.hpp).
 enum class DType : std::uint8_t { f64, f32, bf16, f16, i32, u8, f8 };
 
 /// Bytes of one element.

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-/// How far the parser has read; its iterators are copies, this is not.
+/// How far the parser has read. The parser copies its iterators, so this stands outside of them.
 struct Reach {
   std::string_view text;
   const WorkProgress* progress = nullptr;
@@ -32,7 +32,7 @@ struct Reach {
   }
 };
 
-/// The text, character by character, so that the place of a key and the share read are known.
+/// The text, read character by character, so that the place of a key and the share read are known.
 class Reader {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -61,7 +61,7 @@ class Reader {
   Reach* reach_;
 };
 
-/// Offset of the number that ends somewhat before `end`.
+/// Offset of the number that ends shortly before `end`.
 std::size_t number_start(std::string_view text, std::size_t end) {
   constexpr std::string_view digits = "+-.0123456789eE";
   std::size_t at = end;
@@ -81,14 +81,14 @@ std::size_t opening_quote(std::string_view text, std::size_t end) {
   return 0;
 }
 
-/// Offset behind the string whose opening quote stands at `at`; the text's end where it does not end.
+/// Offset behind the string whose opening quote stands at `at`; the end of the text where the string does not end.
 std::size_t string_end(std::string_view text, std::size_t at) {
   for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
   return std::min(at + 1, text.size());
 }
 
-/// A text with a string of the same length in place of every number that JSON does not have, so that all offsets
-/// stay, and these numbers by the offset behind them.
+/// A text in which every number that JSON does not have is replaced by a string of the same length, so that all offsets
+/// stay. The numbers themselves are kept by the offset behind them.
 struct Stated {
   std::string text;
   std::map<std::size_t, double> numbers;
@@ -109,7 +109,7 @@ Stated without_non_finite(std::string_view text) {
     for (const auto& [word, number] : words) {
       const std::size_t end = at + word.size();
       if (text.substr(at, word.size()) != word) continue;
-      // It stands where a value may: keys, and letters beside it, stay as they are.
+      // Such a number counts only where a value may stand: keys, and names with letters beside it, stay as they are.
       const std::size_t last = at == 0 ? std::string_view::npos : text.find_last_not_of(space, at - 1);
       if (last != std::string_view::npos && before.find(text[last]) == std::string_view::npos) continue;
       const std::size_t next = text.find_first_not_of(space, end);
@@ -127,14 +127,14 @@ Stated without_non_finite(std::string_view text) {
 /// it, which takes minutes where a file has a million.
 class Builder {
  public:
-  /// `numbers`: of Stated.
+  /// `numbers` are those of Stated.
   Builder(std::string_view text, const Reach& reach, const std::map<std::size_t, double>& numbers,
           const JsonReading& reading, json& to)
       : text_(text), reach_(reach), numbers_(numbers), reading_(reading), to_(to) {}
 
   [[nodiscard]] std::vector<JsonMistake> take() { return std::move(mistakes_); }
 
-  // What json::sax_parse calls.
+  // json::sax_parse calls these.
   bool null() { return add(nullptr); }
   bool boolean(bool value) { return add(value); }
   bool number_integer(json::number_integer_t value) { return add(value); }

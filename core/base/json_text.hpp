@@ -30,17 +30,17 @@ struct JsonReading {
   /// false drops the object, so that a long list does not stay in memory.
   std::function<bool(int depth, const nlohmann::json&)> keep;
   WorkProgress progress;      ///< bytes read
-  bool keys_once = true;      ///< false: of a key that stands twice the last counts, as other programs' files have it
-  std::size_t* at = nullptr;  ///< where given, says inside `keep` how many bytes are read
+  bool keys_once = true;      ///< false: where a key stands twice the last one counts, as in files of other programs
+  std::size_t* at = nullptr;  ///< where given, tells `keep` how many bytes have been read
   /// Called for every key with the number of values around it and the offset of its opening quote.
   std::function<void(int depth, const std::string& key, std::size_t byte)> key_seen = {};
-  /// Takes NaN, Infinity and -Infinity, which are no JSON, but which Python's json module writes.
+  /// Accepts NaN, Infinity and -Infinity, which are not JSON but which Python's json module writes.
   bool non_finite = false;
 };
 
-/// Parses a JSON text into `to`.  Stricter than the language: a key that stands
-/// twice in one object is a mistake, because only one of its values would count.
-/// Empty: the text is right.  At most ten mistakes are listed.
+/// Parses a JSON text into `to`. Stricter than the language: a key that stands twice in one object is a mistake,
+/// because only one of its values would count. The result is empty where the text is right. At most ten mistakes are
+/// listed.
 [[nodiscard]] std::vector<JsonMistake> parse_json_text(std::string_view text, nlohmann::json& to,
                                                        const JsonReading& = {});
 

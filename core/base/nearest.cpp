@@ -27,7 +27,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 namespace {
 
-/// In small letters, without what people leave out or put elsewhere: "gpt-3" is "gpt3".
+/// In small letters, without the signs that people leave out or put elsewhere: "gpt-3" becomes "gpt3".
 std::string plain(std::string_view name) {
   std::string out;
   for (const char c : name) {

@@ -9,7 +9,7 @@
 namespace orrery {
 namespace {
 
-/// One code point, or one byte that belongs to none.
+/// One code point, or one byte that belongs to no code point.
 struct Character {
   std::string_view bytes;
   char32_t point = 0;
@@ -84,7 +84,7 @@ Excerpt excerpt(std::string_view line, std::uint32_t column) {
   constexpr std::size_t before = 80;  // of them at most so many before the caret
   const std::size_t caret = column > 0 ? column - 1 : 0;
   std::vector<Character> all;
-  // What is needed is known without reading a long line to its end.
+  // Stops early, so that a long line need not be read to its end.
   while (!line.empty() && all.size() <= caret + most) {
     all.push_back(first_character(line));
     line.remove_prefix(all.back().bytes.size());

@@ -33,7 +33,7 @@ TomlNode converted(const toml::node& node) {
         child.key_position = position_of(key.source());
         table.push_back({std::string(key.str()), std::move(child)});
       }
-      // The parser sorts keys; people's order is that of the file.
+      // The parser sorts keys; people expect the order of the file.
       std::stable_sort(table.begin(), table.end(), [](const auto& a, const auto& b) {
         const Position p = a.value.key_position;
         const Position q = b.value.key_position;

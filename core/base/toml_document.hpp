@@ -23,8 +23,8 @@ struct TomlNode {
   Position key_position;  ///< of its key, where it has one
 };
 
-/// A struct and not a pair, whose constructors would ask for a complete node inside the node (clang 14 with libstdc++
-/// 12).
+/// This is a struct because a pair's constructors would ask for a complete node inside the node (clang 14 with
+/// libstdc++ 12).
 struct TomlNode::Entry {
   std::string key;
   TomlNode value;

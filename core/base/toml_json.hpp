@@ -6,9 +6,8 @@
 
 namespace orrery {
 
-/// A TOML text that one of our writers made, as JSON: tables as objects in the
-/// order of the file, quantities as the texts that they are ("80 GiB").  So
-/// that what a file says is said in JSON too, whatever keys are added to it.
+/// A TOML text that one of our writers made, as JSON: tables as objects in the order of the file, quantities as the
+/// texts that they are ("80 GiB"). JSON output therefore has every key of the file, whatever keys are added later.
 [[nodiscard]] nlohmann::ordered_json json_of_toml(const std::string& text);
 
 }  // namespace orrery

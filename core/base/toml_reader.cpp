@@ -32,7 +32,7 @@ std::string number_text(T value) {
   return fmt::format("{}", value);
 }
 
-/// "from 0 to below 1 is", of limits whose ends are `least` and `most`.
+/// The text "from 0 to below 1 is", for limits whose ends are `least` and `most`.
 template <class T>
 std::string allowed(const Limits<T>& limits, const std::string& least, const std::string& most) {
   if (limits.least == limits.most) return fmt::format("only {} is", least);
@@ -217,7 +217,7 @@ bool TomlTable::read_quantity(std::string_view key, Q& into, Limits<Q> limits, N
     return false;
   }
   if (!limits.contain(value)) {
-    // Exact: shortened, a value just beyond a limit would look like the limit.
+    // The value is printed exactly: shortened, a value just beyond a limit would look like the limit.
     out_of_range(key, exact_text(value), allowed(limits, exact_text(limits.least), exact_text(limits.most)));
     return false;
   }

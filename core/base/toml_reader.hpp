@@ -28,7 +28,7 @@ namespace orrery {
 
 enum class Need : std::uint8_t { required, optional };
 
-/// Values from `least` to `most`; one that is marked open is itself not allowed.
+/// Allowed values run from `least` to `most`; an end that is marked open is itself not allowed.
 template <class T>
 struct Limits {
   T least;
@@ -56,8 +56,8 @@ class TomlTable {
   [[nodiscard]] bool is_text(std::string_view key) const;  ///< present, and in quotes
   /// The whole number at a key, when one stands there (the key does not count as read).
   [[nodiscard]] std::optional<std::int64_t> peek_whole(std::string_view key) const;
-  /// `shorthand` stands for `key` in files ("tp" for "tensor"): what is there is read as the key.  Both in one table
-  /// are a mistake (file.twice).
+  /// `shorthand` stands for `key` in files ("tp" for "tensor"): a value under the shorthand is read as the key's. Both
+  /// in one table are a mistake (file.twice).
   void also(std::string_view key, std::string_view shorthand);
   /// Keys in the order of the file.
   [[nodiscard]] std::vector<std::string> keys() const;
@@ -67,7 +67,7 @@ class TomlTable {
   [[nodiscard]] const Origin& origin() const;
   [[nodiscard]] Diagnostics& diagnostics() { return *diagnostics_; }
 
-  // Values.  Lengths of texts are bounded by `most` bytes.
+  // Readers of values. Lengths of texts are bounded by `most` bytes.
   bool read(std::string_view key, std::string& into, Need = Need::required, std::size_t most = 4096);
   bool read(std::string_view key, bool& into, Need = Need::required);
   bool read(std::string_view key, std::uint64_t& into, Limits<std::uint64_t>, Need = Need::required);
@@ -142,10 +142,9 @@ class TomlTable {
 [[nodiscard]] std::optional<std::string> read_text(const std::filesystem::path& file, Diagnostics& diagnostics,
                                                    std::size_t most = std::size_t{16} << 20);
 
-/// Reads the top-level `schema` key and refuses versions other than 1..newest.
-/// `what` names the kind of file in the message.  A key that looks like a slip
-/// of the pen for `schema` counts as it, so that the rest of the file is read,
-/// too; finish() of `root` then reports the slip.
+/// Reads the top-level `schema` key and refuses versions other than 1..newest. `what` names the kind of file in the
+/// message. A key that looks like a misspelt `schema` counts as it, so that the rest of the file is still read;
+/// finish() of `root` then reports the misspelling.
 bool read_schema(TomlTable& root, std::string_view what, std::uint64_t newest);
 
 }  // namespace orrery

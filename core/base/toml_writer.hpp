@@ -7,8 +7,8 @@
 
 namespace orrery {
 
-/// Lines of a TOML file, in the order of the calls.  What it writes reads back
-/// equal: numbers take the shortest form that does.
+/// Lines of a TOML file, in the order of the calls. What it writes reads back equal: numbers take the shortest form
+/// that reads back exactly.
 class TomlWriter {
  public:
   TomlWriter& comment(std::string_view text);
@@ -28,7 +28,7 @@ class TomlWriter {
   std::string out_;
 };
 
-/// In quotes, with what must be escaped escaped.
+/// The text in quotes, with escapes where TOML needs them.
 [[nodiscard]] std::string toml_quoted(std::string_view text);
 
 }  // namespace orrery

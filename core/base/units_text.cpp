@@ -132,7 +132,7 @@ std::string exact(double base, std::span<const Unit> units) {
 }
 
 std::string significant(double number, int digits) {
-  // The exponent after rounding: 99.96 has three digits as 100, not 100.0.
+  // The exponent after rounding: with three digits 99.96 prints as 100, not as 100.0.
   const std::string rounded = fmt::format("{:.{}e}", std::abs(number), digits - 1);
   const int exponent = std::stoi(rounded.substr(rounded.find('e') + 1));
   return fmt::format("{:.{}f}", number, std::max(0, digits - 1 - std::max(0, exponent)));
@@ -141,7 +141,7 @@ std::string significant(double number, int digits) {
 std::string brief(double base, std::span<const Unit> units, int digits) {
   const Unit* chosen = nullptr;
   for (const Unit& u : units) {
-    // 999.6 with three digits would print as 1000: take the next unit from there on.
+    // When a value such as 999.6 would print with three digits as 1000, the next unit is taken.
     if (u.preferred && (chosen == nullptr || std::abs(in_unit(base, u)) >= 0.9995)) chosen = &u;
   }
   if (base == 0.0) return fmt::format("0 {}", units.front().base < 1.0 ? "s" : units.front().name);

@@ -27,8 +27,8 @@ bool parse_quantity(std::string_view text, Seconds& into, std::string& problem);
 [[nodiscard]] std::string exact_text(FlopRate);
 [[nodiscard]] std::string exact_text(Seconds);
 
-/// For people: `digits` significant digits in the unit that gives 1 to 999
-/// ("12.4 GiB", "1.31 s", "381 us").  Bytes in powers of 1024, rates of 1000.
+/// For people: `digits` significant digits in the unit that gives 1 to 999 ("12.4 GiB", "1.31 s", "381 us"). Bytes use
+/// powers of 1024, rates powers of 1000.
 [[nodiscard]] std::string short_text(Bytes, int digits = 3);
 [[nodiscard]] std::string short_text(Bandwidth, int digits = 3);
 [[nodiscard]] std::string short_text(FlopRate, int digits = 3);

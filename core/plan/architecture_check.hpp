@@ -6,8 +6,8 @@
 
 namespace orrery {
 
-/// What a plan cannot do with the model's architecture: parts that nothing
-/// lowers, and choices that hold for causal decoders alone.
+/// Checks what a plan cannot do with the model's architecture: parts that nothing lowers, and choices that hold for
+/// causal decoders alone.
 ///
 /// Codes: plan.architecture-tensor plan.architecture-context plan.image-sequence
 /// plan.tensor-patch plan.image-data plan.prediction-modules

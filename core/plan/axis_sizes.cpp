@@ -6,7 +6,7 @@
 namespace orrery {
 namespace {
 
-/// The whole root, or nothing.
+/// The whole root; empty where there is none.
 std::optional<std::uint32_t> exact_root(std::uint64_t n, int power) {
   const auto near = static_cast<std::uint64_t>(std::llround(std::pow(static_cast<double>(n), 1.0 / power)));
   std::uint64_t product = 1;

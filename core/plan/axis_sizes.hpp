@@ -2,14 +2,14 @@
 
 #include "core/plan/plan.hpp"
 
-// Axes of a mesh given other sizes.
+// Changes the sizes of a mesh's axes.
 
 namespace orrery {
 
-/// Those that share a matrix product.
+/// The axes whose ranks share a matrix product.
 inline constexpr AxisList tensor_axes{Axis::tensor, Axis::depth, Axis::row, Axis::column};
 
-/// An axis that the mesh lacks gets its place in the usual order, unless its size is 1.
+/// An axis that the mesh lacks gets its place in the usual order, unless `size` is 1.
 void set_size(Mesh&, Axis, std::uint32_t size);
 
 /// Gives `ranks` ranks to an algorithm of matrix products; false where it takes no such number.

@@ -9,7 +9,7 @@
 
 namespace orrery {
 
-/// What the rules of a plan's check look at, and where they say what is wrong.
+/// What the rules of a plan's check look at, and where they report mistakes.
 struct CheckContext {
   const Plan& plan;
   const ModelSpec& model;

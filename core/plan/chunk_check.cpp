@@ -14,7 +14,7 @@ namespace orrery {
 std::uint64_t largest_layer_tensor(const Plan& plan, const ModelSpec& m) {
   const bool grid = plan.tensor != TensorAlgorithm::one_d;
   const std::uint64_t side = plan.mesh.size(Axis::row);
-  // Ranks that share heads; of a grid's matrices every block is of so many parts: 2.5D's layers of depth hold the same.
+  // t ranks share heads. A grid cuts every matrix into `blocks` blocks; in 2.5D the layers of depth hold the same ones.
   const std::uint64_t t = grid ? side : plan.mesh.size(Axis::tensor);
   const std::uint64_t blocks = !grid ? t : side * side * (plan.tensor == TensorAlgorithm::three_d ? side : 1);
   const std::uint64_t up = m.activation == Activation::swiglu ? 2 : 1;
@@ -41,7 +41,7 @@ namespace {
 void check_size(const CheckContext& c) {
   const double bytes = c.plan.parameter_chunk->base();
   const std::uint64_t element = size_of(weight_dtype(c.workload));
-  // Every rank's part is whole elements.
+  // Every rank's part is a whole number of elements.
   const std::uint64_t sharing = size(c.plan.mesh, shard_axes_of(c.plan));
   const std::uint64_t unit = element * sharing;
   const std::uint64_t least = largest_layer_tensor(c.plan, c.model) * element;

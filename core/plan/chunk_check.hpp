@@ -7,7 +7,8 @@
 
 namespace orrery {
 
-/// Elements of the largest parameter tensor of any layer on one rank: of a mixture all experts' of the rank are one.
+/// Elements of the largest parameter tensor of any layer on one rank; all experts of a mixture on the rank count as one
+/// tensor.
 [[nodiscard]] std::uint64_t largest_layer_tensor(const Plan&, const ModelSpec&);
 
 /// The rules of chunked parameters (Plan::parameter_chunk), a part of check().

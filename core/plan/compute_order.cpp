@@ -19,7 +19,7 @@ using Kind = OrderedAction::Kind;
 constexpr std::string_view word = "orrery-order";
 constexpr std::size_t most_mistakes = 20;
 
-/// An action as the text has it.
+/// An action as it stands in the text.
 struct Written {
   char kind = 'F';
   std::uint32_t stage = 0, microbatch = 0;
@@ -30,7 +30,7 @@ using Rows = std::vector<std::vector<Written>>;
 
 std::string text_of(const Written& a) { return fmt::format("{}{}{}", a.stage, a.kind, a.microbatch); }
 
-/// Where mistakes go.
+/// The place where mistakes go.
 class Page {
  public:
   Page(Origin origin, Diagnostics& out) : origin_(std::move(origin)), out_(out), before_(out.size()) {}
@@ -54,7 +54,7 @@ class Page {
   void wrong(const Written& a, const char* code, std::string message, std::vector<std::string> details) {
     wrong(a.line, a.offset, code, std::move(message), std::move(details));
   }
-  /// "0F1", with its place where it has one.
+  /// The action as a text, "0F1", with its place where it has one.
   [[nodiscard]] std::string at(const Written& a) const {
     if (origin_.file.empty()) return text_of(a);
     const Position p = position(a.line, a.offset);
@@ -67,7 +67,7 @@ class Page {
   std::size_t before_;
 };
 
-/// Digits from `at` on, below `limit`.
+/// The number that begins at `at`, if it is below `limit`.
 std::optional<std::uint32_t> number(std::string_view text, std::size_t& at, std::uint64_t limit) {
   const std::size_t first = at;
   std::uint64_t value = 0;
@@ -93,7 +93,7 @@ std::optional<Written> action_of(std::string_view token) {
   return a;
 }
 
-/// Whether the line opens an order of a version that is known.
+/// Whether the line begins an order of a known version.
 bool read_header(std::string_view line, std::uint32_t number_of_line, Page& page) {
   const std::vector<std::string> form{fmt::format("Its first line is: {} {}", word, order_schema)};
   if (!line.starts_with(word) || line.size() == word.size() ||
@@ -157,7 +157,7 @@ std::optional<Rows> read_rows(Page& page) {
   return rows;
 }
 
-/// The pipe that runs a microbatch: with two, each has half of them.
+/// The pipe that runs a microbatch: where there are two, each has half of the microbatches.
 std::uint32_t pipe_of(const StageMap& map, std::uint32_t microbatch, std::uint32_t microbatches) {
   return map.two_way() && microbatch >= microbatches / 2 ? 1 : 0;
 }
@@ -170,7 +170,7 @@ std::uint32_t count_microbatches(const Rows& rows) {
   return count;
 }
 
-/// A stage that is not on its rank, under one placement.
+/// A stage that some placement would put on another rank.
 struct Misplaced {
   std::size_t count = 0;
   const Written* first = nullptr;
@@ -187,7 +187,7 @@ Misplaced misplaced(const Rows& rows, const StageMap& map) {
   return out;
 }
 
-/// Ranks, stages and how these lie on those.
+/// Finds ranks and stages, and how the stages lie on the ranks.
 std::optional<StageMap> map_of(const Rows& rows, Page& page) {
   const auto ranks = static_cast<std::uint32_t>(rows.size());
   std::uint32_t stages = 0;
@@ -230,7 +230,7 @@ using Progress = std::map<std::pair<std::uint32_t, std::uint32_t>, Done>;
 
 std::string subject(const Written& a) { return fmt::format("microbatch {} of stage {}", a.microbatch, a.stage); }
 
-/// One action further; the first mistake about a microbatch in a stage is the only one.
+/// Takes one action further. Only the first mistake about a microbatch in a stage is reported.
 void advance(const Written& a, bool split, Done& now, Page& page) {
   const auto wrong = [&](const char* code, const char* what, std::string detail) {
     page.wrong(a, code, fmt::format("{} {}", subject(a), what), {std::move(detail)});
@@ -300,7 +300,7 @@ bool check_rows(const Rows& rows, const StageMap& map, std::uint32_t microbatche
   return page.clean();
 }
 
-/// Runs the lists where messages take no time; what is left waits in a ring.
+/// Runs the lists as if messages took no time; actions that are left wait in a ring.
 void check_progress(const Rows& rows, const StageMap& map, std::uint32_t microbatches, Page& page) {
   // Bits: forward, backward.
   std::vector<std::uint8_t> done(std::size_t{map.stages()} * microbatches);
@@ -326,7 +326,8 @@ void check_progress(const Rows& rows, const StageMap& map, std::uint32_t microba
   std::uint32_t rank = 0;
   while (rank < rows.size() && at[rank] == rows[rank].size()) ++rank;
   if (rank == rows.size()) return;
-  // Every rank that is left waits for another, or for itself: after as many steps the walk is in the ring.
+  // Every rank that is left waits for another rank or for itself, so after as many steps as there are ranks the walk is
+  // in the ring.
   const auto rank_of = [&](const Written& a) { return map.rank(a.stage, pipe_of(map, a.microbatch, microbatches)); };
   const auto next = [&](std::uint32_t r) { return rank_of(*needs(rows[r][at[r]])); };
   for (std::size_t i = 0; i < rows.size(); ++i) rank = next(rank);
@@ -351,7 +352,7 @@ void check_progress(const Rows& rows, const StageMap& map, std::uint32_t microba
   page.wrong(rows[first][at[first]], "order.deadlock", message, std::move(details));
 }
 
-/// The order that rows say, checked; empty with mistakes.
+/// The order that the rows describe, checked; empty after mistakes.
 std::optional<ComputeOrder> order_of(const Rows& rows, Page& page) {
   const std::optional<StageMap> map = map_of(rows, page);
   if (!map) return std::nullopt;

@@ -58,7 +58,7 @@ class Check {
     return true;
   }
 
-  /// Zigzag makes the work of a causal mask equal: it is of no use where the work is equal.
+  /// Zigzag makes the work of a causal mask equal, so it is of no use where the work is equal already.
   void zigzag() const {
     if (!plan_.zigzag) return;
     const std::string name = model_.name.empty() ? "the model" : model_.name;
@@ -148,8 +148,8 @@ class Check {
   }
 
   void ulysses() const {
-    // What the tensor size, or the side of a grid, leaves of the key-value heads; its own rule says when it does not
-    // divide them.
+    // The key-value heads that the tensor size, or the side of a grid, leaves to a rank; another rule reports when it
+    // does not divide them.
     const bool grid = plan_.tensor != TensorAlgorithm::one_d;
     const std::uint64_t parts = grid ? plan_.mesh.size(Axis::column) : t_;
     if (model_.kv_heads % parts != 0 || model_.kv_heads / parts % c_ == 0) return;

@@ -7,7 +7,7 @@
 
 namespace orrery {
 
-/// Most ranks of a ring: kernels count places along it in 8 bits.
+/// Largest number of ranks in a ring: kernels count places along it in 8 bits.
 inline constexpr std::uint32_t ring_limit = 256;
 
 /// The rules of the context axis, a part of check(): the sequence has equal

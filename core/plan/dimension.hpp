@@ -10,9 +10,9 @@
 
 #include "core/plan/plan.hpp"
 
-// The dimensions of a run: one row of one table says all that the program knows of a thing that a plan can decide. The
-// reader and the writer of plan files, the moves of a plan (planner/follow.hpp), the window and the lessons walk over
-// the rows and know none of them by name. What must not be decided together is refused by check() alone.
+// The dimensions of a run. One row of this table holds all that the program knows about one thing that a plan can
+// decide. The reader and the writer of plan files, the moves of a plan (planner/follow.hpp), the window and the lessons
+// walk over the rows and know no row by name. Combinations that are not allowed are refused by check() alone.
 
 namespace orrery {
 
@@ -27,15 +27,15 @@ enum class DimensionKind : std::uint8_t {
   share,    ///< eighths of each stage's layers, and 9 for "auto"
   written,  ///< as a file says it (1) or as it is by default (0)
 };
-/// Under which title a person looks for it.
+/// The title under which a person looks for the dimension.
 enum class DimensionGroup : std::uint8_t { workload, mesh, plan, memory, communication };
 /// When a plan file that Orrery writes names the key.
 enum class Said : std::uint8_t { always, where_it_applies, unless_default };
 
-/// One row. Values are whole numbers: of a choice the place in `names`, of a choice that may be open 0 for "auto".
+/// One row. Values are whole numbers: for a choice the place in `names`; for a choice that may be open, 0 is "auto".
 struct Dimension {
   std::string_view key = "";                   ///< "plan.zero_stage"
-  std::vector<std::string_view> aliases = {};  ///< that stand for the last word of the key in files: "mbs"
+  std::vector<std::string_view> aliases = {};  ///< other words for the last word of the key in files: "mbs"
   DimensionGroup group = DimensionGroup::plan;
   DimensionKind kind = DimensionKind::count;
   const char* label = nullptr;               ///< "ZeRO stage"; null where nobody turns it
@@ -44,18 +44,19 @@ struct Dimension {
   std::uint64_t least = 0, most = 0;         ///< of other kinds
   std::uint64_t usual = 0;                   ///< the default
   std::uint64_t (*get)(const PlannedRun&) = nullptr;
-  /// Puts a value in place, and nothing that follows from it; false, with the reason, where it means nothing.  Requires
-  /// a cluster.
+  /// Puts a value in place, but nothing that follows from it; returns false, with the reason, where the value means
+  /// nothing. Requires a cluster.
   bool (*put)(PlannedRun&, std::uint64_t, std::string& reason) = nullptr;
-  /// Values worth trying, ascending; null: every value from `least` to `most`, or every name.  Requires a cluster.
+  /// Values worth trying, ascending. Null means every value from `least` to `most`, or every name. Requires a cluster.
   std::vector<std::uint64_t> (*values)(const PlannedRun&) = nullptr;
-  /// Whether another value can make a difference; null: always.  What does not apply goes back to its default, unless
-  /// files say it always and no rule is broken.
+  /// Whether another value can make a difference; null means always. A value that does not apply goes back to its
+  /// default, unless files always name it and no rule is broken.
   bool (*applies)(const PlannedRun&) = nullptr;
-  /// Whether the value was counted in something that is no more as it was, and goes back to the default; null: never.
+  /// Whether a change of other values has made this one meaningless (the layers of stages after a change of stages,
+  /// say), so that it goes back to the default; null means never.
   bool (*outlived)(const PlannedRun& before, const PlannedRun& after) = nullptr;
   Said said = Said::always;
-  /// How a file says it; null: by its kind.  `folder` is that of the plan file.
+  /// Reads the value from a file; null means by its kind. `folder` is the folder of the plan file.
   void (*read)(const Dimension&, TomlTable&, const std::filesystem::path& folder, PlannedRun&) = nullptr;
   void (*write)(const Dimension&, TomlWriter&, const PlannedRun&) = nullptr;
 
@@ -71,10 +72,10 @@ using Dimensions = std::span<const Dimension>;
 /// The same where the key is known to be in the table.
 [[nodiscard]] const Dimension& dimension(std::string_view key);
 
-/// Whether a person turns it; the others follow, or stand in files only.
+/// Whether a person turns this dimension; the other ones follow from it, or stand in files only.
 [[nodiscard]] inline bool is_turned(const Dimension& d) { return d.label != nullptr; }
 [[nodiscard]] bool applies(const Dimension&, const PlannedRun&);
-/// Puts a value in place; false, with the reason, where the dimension has no such value.
+/// Puts a value in place; returns false, with the reason, where the dimension has no such value.
 [[nodiscard]] bool put(PlannedRun&, const Dimension&, std::uint64_t value, std::string& reason);
 /// Values worth trying, ascending, the run's own among them.  Requires a cluster.
 [[nodiscard]] std::vector<std::uint64_t> values(const Dimension&, const PlannedRun&);
@@ -83,10 +84,10 @@ using Dimensions = std::span<const Dimension>;
 
 /// "8", "1f1b", "auto".
 [[nodiscard]] std::string text_of(const Dimension&, std::uint64_t value);
-/// What text_of() gave; empty, with the reason, where it says no value.
+/// Reads back what text_of() gave; empty, with the reason, where the text is no value.
 [[nodiscard]] std::optional<std::uint64_t> value_named(const Dimension&, const std::string& text, std::string& why);
 
-/// Reads the rows of the table of a file ("mesh", "plan") into a run, or writes them.
+/// Reads the rows of a file's table ("mesh", "plan") into a run, or writes them.
 void read_dimensions(TomlTable&, std::string_view table, const std::filesystem::path& folder, PlannedRun&,
                      Dimensions = dimensions());
 void write_dimensions(TomlWriter&, std::string_view table, const PlannedRun&, Dimensions = dimensions());

@@ -2,12 +2,12 @@
 #include "core/base/toml_writer.hpp"
 #include "core/plan/dimension.hpp"
 
-// How files say the rows that have no way of their own: by their kinds.
+// Reads and writes the rows that have no reader or writer of their own, by their kinds.
 
 namespace orrery {
 namespace {
 
-/// 1 where the value may be open: the first name then is "auto".
+/// Returns 1 where the value may be open, because the first name then is "auto".
 std::size_t open(const Dimension& d) { return is_named(d) && d.names.front() == "auto" ? 1 : 0; }
 std::uint64_t open_share(const Dimension& d) { return d.names.size() - 1; }
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr auto size_limit = static_cast<std::uint32_t>(plan_size_limit);
 
-/// The same number of ranks, else the nearest one above that makes a grid.
+/// Takes the same number of ranks, or else the nearest larger number that makes a grid.
 bool put_tensor(PlannedRun& run, std::uint64_t value, std::string& reason) {
   const std::uint64_t ranks = size(run.plan.mesh, tensor_axes), devices = run.cluster->devices();
   const auto algorithm = static_cast<TensorAlgorithm>(value);
@@ -45,13 +45,13 @@ std::uint32_t most_stage_layers(const PlannedRun& run) {
   return static_cast<std::uint32_t>((run.model.layers + stages - 1) / stages);
 }
 
-/// All of them where the plan counts none.
+/// All layers where the plan counts none.
 std::uint64_t recomputed_layers(const PlannedRun& run) {
   if (run.plan.recompute == Recompute::none) return 0;
   if (!run.plan.recompute_layers) return most_stage_layers(run);
   return *std::max_element(run.plan.recompute_layers->begin(), run.plan.recompute_layers->end());
 }
-/// As many layers of each stage, where it has them; all of them is what a plan without counts says.
+/// Recomputes as many layers of each stage, where the stage has them; a plan without counts recomputes all of them.
 bool put_recomputed_layers(PlannedRun& run, std::uint64_t value, std::string& reason) {
   Plan& plan = run.plan;
   plan.recompute_layers.reset();

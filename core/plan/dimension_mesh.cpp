@@ -34,7 +34,7 @@ bool put_tensor_ranks(PlannedRun& run, std::uint64_t value, std::string& reason)
   return false;
 }
 
-/// An axis is listed where a file gives its size, and the order is told by the axes' own row.
+/// An axis is listed where a file gives its size; the axes' own row reads their order.
 void read_axis(const Dimension& d, TomlTable& table, const std::filesystem::path&, PlannedRun& run) {
   std::uint32_t size = 1;
   if (table.read(d.word(), size, {1, size_limit}, Need::optional)) {
@@ -43,7 +43,7 @@ void read_axis(const Dimension& d, TomlTable& table, const std::filesystem::path
 }
 void write_nothing(const Dimension&, TomlWriter&, const PlannedRun&) {}
 
-/// The axes in the order of `order`; without it as their rows stand, as far as they have a size.
+/// Puts the axes in the order of `order`; without it they stand as their rows do. Only axes with a size count.
 void read_order_of_axes(const Dimension&, TomlTable& table, const std::filesystem::path&, PlannedRun& run) {
   std::vector<std::string> order;
   if (!table.has("order") || !table.read("order", order, axis_count)) return;

@@ -70,7 +70,7 @@ std::vector<Dimension> pricing_dimensions() {
        .names = or_auto(attention_names()),
        .get = plan_value<&Plan::attention>,
        .put = put_plan<&Plan::attention>},
-      // Stays open in a resolved plan: pricing then takes the quickest.
+      // This value stays open in a resolved plan: pricing then takes the quickest algorithm.
       {.key = "plan.collective_algorithm",
        .group = DimensionGroup::communication,
        .kind = choice,

@@ -5,7 +5,7 @@
 #include "core/base/translate.hpp"
 #include "core/plan/dimension.hpp"
 
-// What the rows of the table are made of; only the files that hold rows include it.
+// Building blocks for the rows of the table; only the files that hold rows include this header.
 
 namespace orrery {
 
@@ -22,7 +22,7 @@ inline constexpr bool is_optional = false;
 template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
 
-/// Value of a member of Plan; where it may be open, 0 is "auto" and the others follow.
+/// Value of a member of Plan; where the member may be open, 0 is "auto" and its values follow.
 template <auto member>
 std::uint64_t plan_value(const PlannedRun& run) {
   const auto& value = run.plan.*member;
@@ -44,7 +44,7 @@ bool put_plan(PlannedRun& run, std::uint64_t value, std::string&) {
   return true;
 }
 
-/// put() of what is only read and written: 0 drops it, and 1 keeps what stands.
+/// The put() of values that are only read and written: 0 drops the value, and 1 keeps it.
 template <std::uint64_t (*has)(const PlannedRun&), void (*drop)(PlannedRun&)>
 bool put_written(PlannedRun& run, std::uint64_t value, std::string& reason) {
   if (value == 0) drop(run);
@@ -53,7 +53,7 @@ bool put_written(PlannedRun& run, std::uint64_t value, std::string& reason) {
   return false;
 }
 
-/// Whether ranks hold the same weights, so that there are gradients to sum and states to share out.
+/// Whether several ranks hold the same weights, so that gradients are summed and states can be sharded.
 [[nodiscard]] bool shares_weights(const PlannedRun&);
 
 /// The whole numbers that divide n >= 1, ascending.
@@ -66,7 +66,7 @@ bool put_written(PlannedRun& run, std::uint64_t value, std::string& reason) {
 [[nodiscard]] std::vector<std::string_view> switch_names();
 /// "auto" and the names of the list.
 [[nodiscard]] std::vector<std::string_view> or_auto(std::vector<std::string_view> names);
-/// Names of what is only read and written: the first is the default.
+/// Names of values that are only read and written; the first one is the default.
 [[nodiscard]] std::vector<std::string_view> as_written(std::string_view usual);
 
 }  // namespace orrery

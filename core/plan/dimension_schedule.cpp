@@ -51,7 +51,7 @@ void drop_order(PlannedRun& run) {
   run.plan.order.clear();
   run.plan.order_placement = Plan{}.order_placement;
 }
-/// The actions of a custom schedule: a file's name, or a line for each rank.  Chunks are as it has them.
+/// The actions of a custom schedule: a file's name, or a line for each rank. The number of chunks is that of the order.
 void read_actions(const Dimension& d, TomlTable& table, const std::filesystem::path& folder, PlannedRun& run) {
   if (!table.has(d.word())) return;
   Plan& plan = run.plan;

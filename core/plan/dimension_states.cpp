@@ -7,7 +7,7 @@
 #include "core/plan/plan_names.hpp"
 #include "core/plan/schedule_rules.hpp"
 
-// Rows of what is shared out over ranks or lives off the device.
+// Rows of states and activations that are sharded over ranks or kept off the device.
 
 namespace orrery {
 namespace {
@@ -61,7 +61,8 @@ bool takes_chunks(const PlannedRun& run) {
          gradient_dtype(run.workload) == weight_dtype(run.workload);
 }
 
-/// Among choices of parameter_chunk, in which powers of two of mebibytes stand between: none, auto, 8 MiB, ...
+/// Values of parameter_chunk: 0 is none, `open_chunk` is auto, and from 2 on come powers of two of mebibytes, the first
+/// 8 MiB; `written_chunk` is any other size, from a file.
 constexpr std::uint64_t open_chunk = 1, written_chunk = 8;
 std::optional<Bytes> chunk_of(std::uint64_t value) {
   if (value == open_chunk) return std::nullopt;

@@ -24,7 +24,7 @@ struct Grid {
   }
 };
 
-/// No grid: its axes have no meaning.
+/// Without a grid its axes have no meaning.
 void check_none(const Grid& g) {
   for (const Axis axis : {Axis::row, Axis::column, Axis::depth}) {
     const std::uint32_t n = g.plan.mesh.size(axis);

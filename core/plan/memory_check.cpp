@@ -59,7 +59,7 @@ void check_recompute_layers(const CheckContext& c) {
   }
 }
 
-/// `of`: "states", as in offload_states and states_tier.
+/// `of` is "states", for example, as in offload_states and states_tier.
 void check_tier(const CheckContext& c, const char* code, std::string_view of, OffloadTier tier,
                 const std::optional<std::uint32_t>& eighths) {
   if (tier != OffloadTier::disk || eighths != 0U) return;

@@ -5,9 +5,8 @@
 
 namespace orrery {
 
-/// The rules of what a plan does to hold less in device memory, a part of
-/// check(): recomputed layers by stage, offloading.
-/// Requires sizes that are in range.
+/// Rules of check() about choices that save device memory: recomputed layers by stage, offloading. Requires sizes that
+/// are in range.
 void check_memory_choices(const Plan&, const ModelSpec&, const Workload&, Diagnostics&);
 
 }  // namespace orrery

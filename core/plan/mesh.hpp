@@ -13,8 +13,8 @@ namespace orrery {
 /// The ways ranks can differ from each other.
 enum class Axis : std::uint8_t {
   pipeline,  ///< holds other layers
-  replica,   ///< other sequences; hybrid sharding: states are whole in each replica
-  data,      ///< other sequences; ZeRO shares out states along it, and along context and expert
+  replica,   ///< other sequences; with hybrid sharding each replica holds the whole states
+  data,      ///< other sequences; ZeRO shards states along it, and along context and expert
   context,   ///< other positions of the same sequences
   expert,    ///< other sequences; mixture layers: other experts
   tensor,    ///< 1D: other columns or rows of every matrix
@@ -25,7 +25,7 @@ enum class Axis : std::uint8_t {
 inline constexpr std::size_t axis_count = 9;
 
 [[nodiscard]] std::string_view name_of(Axis);
-/// By its name or its shorthand.
+/// The axis with that name or shorthand.
 [[nodiscard]] std::optional<Axis> axis_named(std::string_view);
 /// "tp" for tensor, "dp" for data, "pp", "cp", "ep"; empty where an axis has none.
 [[nodiscard]] std::string_view shorthand_of(Axis);
@@ -74,13 +74,13 @@ struct AxisList {
   }
 };
 
-/// The axes that plans have today; the others wait for the algorithms that use them.
+/// The axes that plans have today.
 inline constexpr AxisList plan_axes{Axis::pipeline, Axis::replica, Axis::data, Axis::context, Axis::expert,
                                     Axis::tensor,   Axis::depth,   Axis::row,  Axis::column};
-/// The axes that cut the sequences of the global batch, outermost first; sequence_axes (plan.hpp) has those of tensor
-/// parallelism too.
+/// The axes that cut the sequences of the global batch, outermost first; sequence_axes (plan.hpp) adds the axes of
+/// tensor parallelism.
 inline constexpr AxisList batch_axes{Axis::replica, Axis::data, Axis::expert};
-/// "pipeline, replica, data, context, expert and tensor", for messages: those of plan_axes.
+/// The names of plan_axes for messages: "pipeline, replica, data, context, expert and tensor".
 [[nodiscard]] std::string plan_axes_text();
 
 /// Product of the sizes of `axes`.

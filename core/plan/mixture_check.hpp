@@ -5,8 +5,8 @@
 
 namespace orrery {
 
-/// The rules of check() about layers of experts: the expert axis, what it and
-/// the tensor axis cut, and the workload's routing.  Requires a sound mesh.
+/// The rules of check() about layers of experts: the expert axis, the parts into which it and the tensor axis cut
+/// experts, and the workload's routing. Requires a sound mesh.
 void check_mixture(const Plan&, const ModelSpec&, const Workload&, Diagnostics&);
 
 }  // namespace orrery

@@ -52,7 +52,7 @@ std::vector<Mesh> nearest_meshes(const Mesh& mesh, std::uint64_t ranks, const st
   for (const Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) {
     const bool listed = std::any_of(mesh.axes.begin(), mesh.axes.end(), [&](const auto& a) { return a.axis == axis; });
     if (listed) continue;
-    // Before the first axis that stands behind it in the default order, that of the enumerators.
+    // The axis goes before the first axis that comes later in the default order, which is that of the enumerators.
     const auto behind = std::find_if(form.axes.begin(), form.axes.end(), [&](const auto& a) { return a.axis > axis; });
     form.axes.insert(behind, {axis, 1});
   }

@@ -11,7 +11,7 @@
 namespace orrery {
 namespace {
 
-/// One more than the largest of its actions has.
+/// One more than the largest number that any action has.
 std::uint64_t count_of(const Plan& plan, std::uint32_t OrderedAction::*number) {
   std::uint64_t count = 0;
   for (const auto& rank : plan.order) {

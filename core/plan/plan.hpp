@@ -28,7 +28,7 @@ enum class ScheduleName : std::uint8_t {
   v_half,  ///< on a V, with half of ZB-V's activations
   v_min,   ///< on a V, with a third
   dualpipe_v,
-  chimera,   ///< two pipelines in opposite directions: each rank has a stage of both
+  chimera,   ///< two pipelines in opposite directions: each rank has a stage of each
   dualpipe,  ///< the same, zero bubble
 };
 /// How virtual stages lie on pipeline ranks, p ranks with c chunks each.
@@ -50,10 +50,10 @@ enum class TensorAlgorithm : std::uint8_t { one_d, two_d, two_half_d, three_d };
 ///   ring_self_attention  scores of the whole row are kept; keys, then values go around (Li et al., 2021)
 enum class ContextAlgorithm : std::uint8_t { all_gather, ulysses, ring, ring_self_attention };
 enum class Recompute : std::uint8_t { none, selective, full };
-/// Where what is offloaded waits between uses: in host memory, or on the disk, from which it passes through that.
+/// Where offloaded data waits between uses: in host memory, or on disk, from which it passes through host memory.
 enum class OffloadTier : std::uint8_t { host, disk };
 enum class AttentionKernel : std::uint8_t { unfused, flash };
-/// Whole times of one chunk's actions and of a message, in any unit, for which an order is searched.
+/// Times of one chunk's actions and of a message, as whole numbers in any unit; an order is searched for them.
 struct ActionTimes {
   std::uint32_t forward = 1, input_gradient = 1, weight_gradient = 1, message = 0;
   friend auto operator<=>(const ActionTimes&, const ActionTimes&) = default;
@@ -80,7 +80,7 @@ enum class CollectiveAlgorithm : std::uint8_t {
 struct Plan {
   std::string name;
   Mesh mesh;
-  /// placement[rank] is the device (node-major) that runs the rank; empty: rank i on device i.
+  /// placement[rank] is the device (node-major) that runs the rank. When empty, rank i runs on device i.
   std::vector<std::uint32_t> placement;
   std::uint32_t microbatch_size = 1;  ///< sequences
   TensorAlgorithm tensor = TensorAlgorithm::one_d;
@@ -93,30 +93,30 @@ struct Plan {
   std::optional<std::vector<std::uint32_t>> stage_layers;  ///< layers of each (virtual) pipeline stage, in model order
   bool sequence_parallel = false;                          ///< Megatron's, along the tensor axis
   Recompute recompute = Recompute::none;
-  /// Layers of each pipeline stage that are recomputed, from its first; unset: all.
+  /// How many layers of each pipeline stage are recomputed, counted from its first; unset means all.
   std::optional<std::vector<std::uint32_t>> recompute_layers;
-  /// Eighths of each stage's layers, from its last down, whose master weights and optimizer moments live in host
-  /// memory, where the host updates them; 8 takes the embedding and the head too.
+  /// How many eighths of each stage's layers, from its last down, keep their master weights and optimizer moments in
+  /// host memory, where the host updates them; 8 takes the embedding and the head too.
   std::optional<std::uint32_t> offload_states = 0;
   OffloadTier states_tier = OffloadTier::host;
-  /// Eighths of each stage's layers, from its last down, whose weights live in host memory too and come in for each
-  /// use.
+  /// How many eighths of each stage's layers, from its last down, keep their weights in host memory too, from which
+  /// they come in for each use.
   std::optional<std::uint32_t> offload_parameters = 0;
   OffloadTier parameters_tier = OffloadTier::host;
-  /// Eighths of each stage's layers, from its first up, whose kept activations wait in host memory from the forward to
-  /// the backward pass: those that are needed last.
+  /// How many eighths of each stage's layers, from its first up, keep their activations in host memory between the
+  /// forward and the backward pass. The first layers' activations are needed last.
   std::optional<std::uint32_t> offload_activations = 0;
   OffloadTier activations_tier = OffloadTier::host;
   std::string order_file;                                 ///< of ScheduleName::custom, as the plan file names it
   std::vector<std::vector<OrderedAction>> order;          ///< what it says for each pipeline rank
   StagePlacement order_placement = StagePlacement::loop;  ///< of the stages that it names
   ActionTimes action_times;                               ///< of zb_v
-  std::uint32_t zero_stage = 0;       ///< 0 to 3: what shard_axes_of share out; states, gradients, weights
+  std::uint32_t zero_stage = 0;       ///< 0 to 3: shard_axes_of share out states, then gradients, then weights too
   bool reshard_after_forward = true;  ///< ZeRO-3: gather a layer's weights again for the backward pass
   std::uint32_t prefetch = 1;         ///< ZeRO-3: layers gathered ahead, 0 or 1
-  /// ZeRO-3: bytes of the chunks that a layer's weights are packed into, gathered and reduced one by one; gradients
-  /// then take over the memory of gathered weights.  0: layers are gathered whole, and gradients have memory of their
-  /// own.
+  /// ZeRO-3: bytes of the chunks that a layer's weights are packed into. Chunks are gathered and reduced one by one,
+  /// and gradients then take over the memory of gathered weights. With 0, layers are gathered whole, and gradients have
+  /// memory of their own.
   std::optional<Bytes> parameter_chunk = Bytes();
   std::optional<Bytes> gradient_bucket;                     ///< least bytes of one gradient reduction
   std::optional<bool> overlap_gradients;                    ///< reduce buckets beside the last backward pass
@@ -130,20 +130,20 @@ struct Plan {
 /// Whether every `auto` has a value (the collective override may stay unset).
 [[nodiscard]] bool is_resolved(const Plan&);
 
-/// Microbatches of one step on one data-parallel replica.
-/// Requires a checked plan (sequence_axes x microbatch_size divides the batch).
+/// Microbatches of one step on one data-parallel replica. Requires a checked plan (sequence_axes x microbatch_size
+/// divides the batch).
 [[nodiscard]] std::uint64_t microbatches(const Plan&, const Workload&);
 
 /// First (global) layer of `stage` in a resolved plan.
 [[nodiscard]] std::uint32_t first_layer(const Plan&, std::uint32_t stage);
 
-/// Axes that cut the sequences of the batch, outermost first: the order in which ranks take them.
+/// Axes that cut the sequences of the batch, outermost first; ranks take sequences in this order.
 [[nodiscard]] AxisList sequence_axes(const Plan&);
-/// The axes longer than 1 along which ZeRO shares out states: data, context and expert.  All of them hold the same
-/// weights, but for experts, which the expert axis cuts anyway.
+/// The axes longer than 1 along which ZeRO shards states: data, context and expert. All of their ranks hold the same
+/// weights, except for experts, which the expert axis cuts anyway.
 [[nodiscard]] AxisList shard_axes_of(const Plan&);
 
-/// Whether something of the plan lives or waits off the device, or may.
+/// Whether something of the plan is kept off the device, or may be.
 [[nodiscard]] bool offloads(const Plan&);
 
 /// Vocabulary padded to a multiple of the parts that tensor parallelism cuts it into.

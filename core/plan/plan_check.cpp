@@ -199,7 +199,7 @@ bool check_schedule(const CheckContext& c) {
   return true;
 }
 
-// Schedules of pairs: of ranks, and of microbatches for the two directions.
+// Rules of schedules that work in pairs: of ranks, and of microbatches for the two directions.
 void check_even(const CheckContext& c, std::uint64_t count, std::uint64_t batch, const std::string& divisors) {
   const bool two_way = stage_map(c.plan).two_way();
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
@@ -220,7 +220,7 @@ void check_even(const CheckContext& c, std::uint64_t count, std::uint64_t batch,
                       : fmt::format("No microbatch size does, for {} is odd; schedule 1f1b takes any number.", batch)});
 }
 
-// Schedules that work in rounds of one microbatch per rank.
+// Rules of schedules that work in rounds of one microbatch per rank.
 void check_rounds(const CheckContext& c, std::uint64_t count, std::uint64_t batch, const std::string& divisors) {
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
   if (!rules_of(c.plan.schedule).whole_rounds || count % p == 0) return;
@@ -234,7 +234,7 @@ void check_rounds(const CheckContext& c, std::uint64_t count, std::uint64_t batc
                                         p, batch)});
 }
 
-// Schedules that need many microbatches to begin with.
+// Rules of schedules that need many microbatches to begin with.
 void check_fill(const CheckContext& c, std::uint64_t count, std::uint64_t batch, const std::string& divisors) {
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
   const std::uint64_t least = rules_of(c.plan.schedule).least_rounds * p;
@@ -248,7 +248,7 @@ void check_fill(const CheckContext& c, std::uint64_t count, std::uint64_t batch,
                     : fmt::format("No microbatch size gives as many; schedule zb-v takes any number.")});
 }
 
-// Times for which an order is searched.
+// Rules of the times for which an order is searched.
 void check_action_times(const CheckContext& c) {
   const ActionTimes& t = c.plan.action_times;
   if (t == ActionTimes{}) return;
@@ -309,14 +309,14 @@ void check_stages(const CheckContext& c) {
   }
 }
 
-// What to do about more than `most` microbatches of a replica's batch.
+// Advice for a plan with more than `most` microbatches in a replica's batch.
 std::string larger_microbatch(std::uint64_t batch, std::uint64_t most) {
   const auto size = divisor_between(batch, (batch + most - 1) / most, plan_size_limit);
   return size ? fmt::format("Nearest valid microbatch size: {}.", *size)
               : "No microbatch size makes them few enough; lessen the batch, or raise data.";
 }
 
-// "replica 2 / data 4": what divides the batch, without axes of size 1 but data.
+// The divisors of the batch as text, "replica 2 / data 4", without axes of size 1 other than data.
 std::string batch_divisors(const Plan& plan) {
   std::string text;
   for (const Axis axis : sequence_axes(plan)) {
@@ -438,7 +438,7 @@ void check_cluster(const CheckContext& c, const ClusterSpec& cluster, bool specs
   }
 }
 
-// Every buffer's element count, and every random key, stays exact.
+// Every buffer's element count, and every random key, stays exact in a double.
 void check_counts(const CheckContext& c) {
   const std::uint64_t s = c.workload.sequence_length;
   const std::uint64_t rows = bounded_product({s, c.plan.microbatch_size});

@@ -5,9 +5,8 @@
 
 namespace orrery {
 
-/// Largest size of a mesh axis, of the whole mesh, of a microbatch, and largest
-/// number of microbatches per step.  Far above any machine; keeps every count
-/// that a Program derives from a plan inside its type.
+/// Largest size of a mesh axis, of the whole mesh, of a microbatch, and largest number of microbatches per step. The
+/// limit is far above any machine, and keeps every count that a Program derives from a plan inside its type.
 inline constexpr std::uint64_t plan_size_limit = std::uint64_t{1} << 20;
 
 /// Largest pipeline size x microbatches per step.  A Program lists every
@@ -16,7 +15,7 @@ inline constexpr std::uint64_t plan_size_limit = std::uint64_t{1} << 20;
 /// microbatches are within it.
 inline constexpr std::uint64_t stage_microbatch_limit = std::uint64_t{1} << 22;
 
-/// Largest pipeline size: what walks a Program keeps something for every pair of stages.
+/// Largest pipeline size: code that walks a Program stores something for every pair of stages.
 inline constexpr std::uint64_t stage_limit = 2048;
 
 /// Where plan, model, workload and (if given) cluster meet: the structural
@@ -30,9 +29,8 @@ inline constexpr std::uint64_t stage_limit = 2048;
 /// Whether the plan fits in memory is not checked here: that is an answer of
 /// estimate and simulate, not an input error.
 ///
-/// What model and workload promise by themselves is check_model's and
-/// check_workload's (core/spec/spec_check.hpp).  Never crashes, whatever the numbers; rules that build on a violated
-/// one are left out until that one is mended.
+/// check_model and check_workload (core/spec/spec_check.hpp) test model and workload by themselves. Never crashes,
+/// whatever the numbers. A rule that builds on a broken one is left out until that one is mended.
 void check(const Plan&, const ModelSpec&, const Workload&, const ClusterSpec* cluster, Diagnostics&);
 
 }  // namespace orrery

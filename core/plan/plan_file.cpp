@@ -58,7 +58,7 @@ std::optional<PlannedRun> read_plan(std::string text, const std::string& file, c
   }
   root->finish();
   run.plan.origin = root->origin();
-  // What is checked later looks for full keys.
+  // Later checks look for full keys.
   auto& positions = run.plan.origin.positions;
   for (const Dimension& d : dimensions()) {
     for (const std::string_view alias : d.aliases) {

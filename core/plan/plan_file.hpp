@@ -54,12 +54,12 @@ inline constexpr std::uint64_t plan_schema = 1;
 /// `gpus` from the cluster, "auto" for what is unset.
 [[nodiscard]] std::string write_plan(const PlannedRun&);
 
-/// A decision of a plan as its file says it: "plan.zero_stage", "1".
+/// One decision of a plan as its file states it: "plan.zero_stage", "1".
 struct Decision {
   std::string key, value;
   friend bool operator==(const Decision&, const Decision&) = default;
 };
-/// All of them, in the order of the file, so that what compares plans forgets none.
+/// All decisions, in the order of the file, so that code which compares plans forgets none.
 [[nodiscard]] std::vector<Decision> decisions(const Plan&);
 
 }  // namespace orrery

@@ -5,7 +5,7 @@
 
 namespace orrery {
 
-/// What plans cannot do with prediction modules, which the last stage trains beside the head.
+/// Checks what plans cannot do with prediction modules, which the last stage trains beside the head.
 ///
 /// Codes: plan.prediction-modules plan.prediction-tensor plan.prediction-sequence
 /// plan.prediction-weight

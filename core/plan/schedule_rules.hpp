@@ -6,8 +6,8 @@
 
 namespace orrery {
 
-/// What a schedule asks of a plan, and what it does to layers.  Compute order
-/// itself is a function of the same name in core/program/lower.
+/// What a schedule asks of a plan, and how it distributes layers. The compute order itself is a function of the same
+/// name in core/program/lower.
 struct ScheduleRules {
   StagePlacement placement = StagePlacement::loop;
   std::uint32_t least_chunks = 1, most_chunks = 1;  ///< on each rank; most 0: any number
@@ -16,10 +16,10 @@ struct ScheduleRules {
   std::uint32_t least_rounds = 0;                   ///< microbatches are at least so many times the pipeline size
   bool even = false;                                ///< so are the pipeline size and the microbatches
 };
-/// Of a custom schedule: the widest, any chunks and either kind of backward.
+/// A custom schedule has the widest rules: any chunks and either kind of backward.
 [[nodiscard]] const ScheduleRules& rules_of(ScheduleName);
 
-/// Whether weight gradients are actions of their own: as the schedule rules, or as a custom one's order has it.
+/// Whether weight gradients are actions of their own: the schedule's rules say so, or the order of a custom one does.
 [[nodiscard]] bool splits_backward(const Plan&);
 
 /// Virtual stages and ranks.  Stage 0 holds the embedding, the last one the

@@ -25,8 +25,8 @@ struct ParameterSlice {
   friend bool operator==(const ParameterSlice&, const ParameterSlice&) = default;
 };
 
-/// A run of slices that optimizer and norms treat alike.  Padded so that every
-/// flat split gets equal parts; padding elements are zero and stay zero.
+/// A run of slices that optimizer and norms treat alike. The segment is padded so that every flat split gets equal
+/// parts; padding elements are zero and stay zero.
 struct ParameterSegment {
   std::uint64_t offset = 0;
   std::uint64_t count = 0;
@@ -36,9 +36,9 @@ struct ParameterSegment {
   friend bool operator==(const ParameterSegment&, const ParameterSegment&) = default;
 };
 
-/// Layout of one module's parameters ("layer", "embedding", "head"; in models
-/// with two kinds of layers "layer.dense" beside "layer", and "prediction" for what brings the stream into a prediction
-/// module) as one flat array.  Weights, gradients, masters and moments share it.
+/// Layout of one module's parameters as one flat array. The modules are "layer", "embedding" and "head"; models with
+/// two kinds of layers have "layer.dense" beside "layer", and "prediction" brings the stream into a prediction module.
+/// Weights, gradients, masters and moments share this layout.
 struct ParameterTable {
   std::string module;
   std::uint64_t count = 0;  ///< elements with padding
@@ -59,7 +59,7 @@ enum class Role : std::uint8_t {
   scalar,      ///< counts, norms, factors
 };
 
-/// Which instances of a declaration exist on a rank.
+/// Says which instances of a declaration exist on a rank.
 enum class Scope : std::uint8_t {
   stage,             ///< one
   layer,             ///< one per layer of the stage
@@ -67,8 +67,8 @@ enum class Scope : std::uint8_t {
   layer_microbatch,  ///< one per layer and microbatch
 };
 
-/// Memory that a buffer lives in.  Peaks are counted for each tier apart; all
-/// but Copy work on device buffers only.
+/// The memory in which a buffer lives. Peaks are counted for each tier separately; every op but Copy works on device
+/// buffers only.
 enum class Tier : std::uint8_t { device, host, disk };
 
 /// Declaration of a buffer; the slot that runs a block says which instance is
@@ -79,13 +79,13 @@ struct Buffer {
   Scope scope = Scope::stage;
   DType dtype = DType::f32;
   std::uint64_t count = 0;                  ///< elements on one rank
-  std::optional<Shard> shard;               ///< of the global activation or data tensor, where identity matters
+  std::optional<Shard> shard;               ///< part of the global activation or data tensor, where identity matters
   std::optional<std::uint32_t> parameters;  ///< index into Program::parameter_tables
-  AxisList flat_split;  ///< every segment of the table is cut by those of these axes that cut none of its tensors
-                        ///< (flat_parts.hpp)
+  AxisList flat_split;  ///< each segment of the table is cut by those axes of this list that cut none of the segment's
+                        ///< tensors (flat_parts.hpp)
   Tier tier = Tier::device;
-  /// Whose memory it takes over, element by element: it lives while that does, and has none of its own.  What either
-  /// writes is lost to the other.
+  /// The buffer whose memory this one takes over, element by element: this one lives while that one does, and has no
+  /// memory of its own. A write to either destroys the contents of the other.
   std::optional<BufferId> reuses;
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
@@ -94,14 +94,14 @@ struct Buffer {
 [[nodiscard]] std::string_view name_of(Role);
 [[nodiscard]] std::string_view name_of(Scope);
 [[nodiscard]] std::string_view name_of(Tier);
-/// Of its elements.
+/// Size of its elements, in bytes.
 [[nodiscard]] inline std::uint64_t size_of(const Buffer& b) { return b.count * size_of(b.dtype); }
-/// Of memory that it needs.
+/// Bytes of memory that it needs.
 [[nodiscard]] inline std::uint64_t bytes_of(const Buffer& b) { return b.reuses ? 0 : size_of(b); }
 [[nodiscard]] constexpr bool per_layer(Scope s) { return s == Scope::layer || s == Scope::layer_microbatch; }
 [[nodiscard]] constexpr bool per_microbatch(Scope s) { return s == Scope::microbatch || s == Scope::layer_microbatch; }
 
-/// Whether every layer, or every one of a kind, has such a module.
+/// Whether every layer, or every layer of one kind, has such a module.
 [[nodiscard]] bool of_layers(const ParameterTable&);
 
 /// Full name of a parameter: "layers.3.ffn.up.weight", "embedding.word.weight".

@@ -7,15 +7,13 @@
 
 namespace orrery {
 
-/// Where Adafactor's statistics of one parameter tensor stand among those of its segment.
+/// Where Adafactor's statistics of one parameter tensor stand in its segment.
 ///
-/// A matrix [in, out] has a number for each row and one for each column, in that
-/// order; a vector only one for each element, as a matrix of one row whose sum
-/// says nothing.  The first dimension of a weight is `in`, the others together
-/// are `out`.  A tensor whose first dimension the expert axis cuts is a matrix
-/// for each expert, one after the other, the rank's own alone.  Rows and columns
-/// are those of the whole matrix, without padding: every rank that holds a part
-/// of it has all its statistics.
+/// A matrix [in, out] has one number for each row and one for each column, in that order. A vector has one for each
+/// element, as a matrix of one row whose sum says nothing. The first dimension of a weight is `in`, the others together
+/// are `out`. A tensor whose first dimension the expert axis cuts is one matrix for each expert, one after the other;
+/// only the rank's own experts count. Rows and columns are those of the whole matrix, without padding. Every rank that
+/// holds a part of the matrix has all its statistics.
 struct FactoredTensor {
   const ParameterSlice* slice = nullptr;
   std::uint64_t matrices = 1;

@@ -8,14 +8,13 @@
 
 namespace orrery {
 
-/// Those of `axes` along which ranks hold the same parameters of the segment:
-/// they cut none of its tensors.
+/// The axes among `axes` that cut none of the segment's tensors, so that their ranks hold the same parameters of it.
 [[nodiscard]] AxisList uncut(AxisList axes, const ParameterTable&, const ParameterSegment&);
 
-/// What a flat buffer holds of one segment of its table.
+/// The part of one segment of its table that a flat buffer holds.
 struct FlatPart {
   const ParameterSegment* segment = nullptr;
-  AxisList axes;            ///< that cut it: those of the buffer's flat_split that are uncut
+  AxisList axes;            ///< the uncut axes of the buffer's flat_split, which cut this part
   std::uint64_t parts = 1;  ///< product of their sizes
   std::uint64_t first = 0;  ///< element of the buffer where it begins
   std::uint64_t count = 0;  ///< elements: segment->count / parts

@@ -140,15 +140,15 @@ KernelFlops flops_of(const Kernel& k) {
     case KernelKind::attention_flash_backward: {
       ORRERY_ASSERT(k.batch > 0, k.batch);
       const double s = static_cast<double>(k.rows) / k.batch;
-      // Scores and context: 2 s^2 d and 2 s^2 e per head and sequence, d and e the
-      // widths of a key and a value.
+      // Scores and context take 2 s^2 d and 2 s^2 e per head and sequence, where d and e are the widths of a key and a
+      // value.
       const double product = 2.0 * static_cast<double>(k.rows) * s * k.heads;
       const double scores = product * k.head_dim;
       const double forward = scores + product * static_cast<double>(k.value_dim > 0 ? k.value_dim : k.head_dim);
       const bool backward =
           k.kind == KernelKind::attention_unfused_backward || k.kind == KernelKind::attention_flash_backward;
-      // Backward has two for each; flash recomputes the scores, a fifth (Dao et al. 2022),
-      // which is executed but not counted as the model's.
+      // Backward has two products for each. Flash also recomputes the scores, a fifth product (Dao et al. 2022), which
+      // is executed but not counted as the model's.
       const double counted = backward ? 2.0 * forward : forward;
       const double products = k.kind == KernelKind::attention_flash_backward ? counted + scores : counted;
       const double visible = k.options.causal ? (s + 1.0) / (2.0 * s) : 1.0;

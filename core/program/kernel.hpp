@@ -7,11 +7,9 @@
 
 namespace orrery {
 
-/// What a Compute op computes.  T is rows (tokens on this rank), [..] the
-/// operands in the order of the op's views; (x) stands only with its option.
-/// r, w, a: read, write, read and write.  Token rows run position-major:
-/// row = position * sequences + sequence, so a cut along the sequence length is
-/// a contiguous range of rows.
+/// What a Compute op computes. T is rows (tokens on this rank). The operands stand in [..] in the order of the op's
+/// views; (x) stands only with its option. r, w, a: read, write, read and write. Token rows run position-major: row =
+/// position * sequences + sequence, so a cut along the sequence length is a contiguous range of rows.
 enum class KernelKind : std::uint8_t {
   // Data and scalars.
   load_tokens,    ///< [w tokens]                 rows; site: so many positions ahead, 0 behind the sequence's end
@@ -41,10 +39,9 @@ enum class KernelKind : std::uint8_t {
   rms_norm_backward_input,     ///< [r dy, r x, r gamma, r stats, a dx | residual: r residual, w dx]
   rms_norm_backward_weight,    ///< [r dy, r x, r stats, a dgamma]
 
-  // The same where an axis cuts the columns (option cut): depth is the width of
-  // a whole row, and sums over it are operands of the norms' kernels, made by
-  // these over the local columns and then summed over the axis.  Layer norms are
-  // centered.
+  // The same kernels where an axis cuts the columns (option cut). depth is the width of a whole row. The norms' kernels
+  // take sums over that width as operands: these kernels make the sums over the local columns, and the axis then adds
+  // them up. Layer norms are centered.
   //   layer_norm_forward  [r x, r gamma, r beta, r sums, r squares, w y, w stats];  rms: [r x, r gamma, r squares, ..]
   //   .._backward_input   [r dy, r x, r gamma, r stats, r gradient sums, a dx]
   norm_sums,           ///< [r x, w sums]                       of x
@@ -70,35 +67,31 @@ enum class KernelKind : std::uint8_t {
   attention_flash_forward,     ///< [r qkv, w context, w lse]
   attention_flash_backward,    ///< [r dcontext, r qkv, r context, r lse, w dqkv, w dq_accumulator]
 
-  // Heads of latent attention, put together to packed qkv with kv_heads = heads:
-  // queries [T, heads, head_dim], pairs [T, heads, head_dim - columns + value_dim] of
-  // key and value, and one key [T, columns] that all heads share.  The last
-  // `columns` features of a query and the shared key, a key's last, rotate.
+  // Heads of latent attention, put together to packed qkv with kv_heads = heads. The parts are queries [T, heads,
+  // head_dim], pairs [T, heads, head_dim - columns + value_dim] of key and value, and one key [T, columns] that all
+  // heads share. The last `columns` features of a query rotate, and so does the shared key, which is the last part of
+  // every key.
   latent_heads_forward,   ///< [r queries, r pairs, r key, w qkv]
   latent_heads_backward,  ///< [r dqkv, w dqueries, w dpairs, w dkey]   dkey sums over the local heads
 
-  // Attention of this rank's queries, rows = their tokens, on keys and values that
-  // were brought to it, depth = their tokens: kv[depth, kv_heads, key and value].
-  // Causal by the global positions that the shards of qkv and kv tell.  columns:
-  // pairs of query and key that the busiest rank multiplies, per sequence and head;
-  // parameter: their mean over ranks.  site: how many places back along the context
-  // axis the keys come from; with `ring` site mod ring of them inside the rank's ring
-  // of so many consecutive ranks, and site / ring rings back.  Dropout's rate is the
-  // workload's.  dq is [T, heads, head_dim].  Queries that see none of the keys get 0
-  // and a log-sum-exp of minus infinity.
+  // Attention of this rank's queries on keys and values that were brought to it. rows counts tokens of the queries,
+  // depth tokens of the keys: kv[depth, kv_heads, key and value]. The mask is causal by the global positions that the
+  // shards of qkv and kv give. columns: pairs of query and key that the busiest rank multiplies, per sequence and head;
+  // parameter: their mean over ranks. site: how many places back along the context axis the keys come from. With
+  // `ring`, site mod ring of these places are inside the rank's ring of that many consecutive ranks, and the keys come
+  // from site / ring rings back. Dropout's rate is the workload's. dq is [T, heads, head_dim]. Queries that see none of
+  // the keys get 0 and a log-sum-exp of minus infinity.
   pack_keys_values,         ///< [r qkv, w kv]          rows: tokens of both
   attention_part_forward,   ///< [r qkv, r kv, w context, w lse]
   attention_part_backward,  ///< [r dcontext, r qkv, r kv, r context, r lse, w|a dq, w dkv]
   attention_merge,          ///< [a context, a lse, r part, r part lse]  of other keys
   unpack_gradients,         ///< [r dq, r dkv, w dqkv]  rows: tokens of all
 
-  // Ring self-attention: scores of a whole row are kept, and keys and values go
-  // around one after the other.  keys[depth, kv_heads, head_dim], values[depth,
-  // kv_heads, value_dim] of one rank, `site` places back; scores of its queries with
-  // them are [batch, heads, query, key], and lie one rank's behind the other's, own
-  // first: depth of the softmax and of all pairs counts the tokens of all ranks.
-  // Masked scores are minus infinity.  weights are probabilities, or what dropout
-  // has left of them; parameter: its rate.
+  // Ring self-attention: scores of a whole row are kept, and keys and values go around one after the other. keys[depth,
+  // kv_heads, head_dim] and values[depth, kv_heads, value_dim] are those of one rank, `site` places back. Scores of its
+  // queries with them are [batch, heads, query, key]. They lie one rank's behind the other's, own first, so depth of
+  // the softmax and of all pairs counts the tokens of all ranks. Masked scores are minus infinity. weights are
+  // probabilities, after dropout where there is some; parameter: its rate.
   split_keys_values,           ///< [r qkv, w keys, w values]
   attention_scores_forward,    ///< [r qkv, r keys, w scores, (dropout: w mask)]
   attention_softmax_forward,   ///< [r scores, w probabilities, (dropout: r mask, w weights)]
@@ -117,14 +110,17 @@ enum class KernelKind : std::uint8_t {
   swiglu_forward,   ///< [r pre[T, 2, f], w y[T, f]]  silu(gate) * up
   swiglu_backward,  ///< [r pre, r dy, w dpre]
 
-  // Mixtures (docs/formulas.md): rows = T, columns = experts or features, batch = experts per token.  A rank sends
-  // `depth` rows, an equal part to each of the ranks that share the experts: `slots` say which choice of which token
-  // stands in each (token * batch + choice; -1: nothing), `experts` which local expert those that arrive are for.
-  // Choices follow from the workload's routing, global positions and the layer; gates from the router's logits.
-  /// Where a token visits experts of some groups alone: kv_heads groups, head_dim of a token; 0: any.
+  // Mixtures (docs/formulas/mixtures.md): rows = T, columns = experts or features, batch = experts per token. A rank sends
+  // `depth` rows, an equal part to each of the ranks that share the experts. `slots` say which choice of which token
+  // stands in each row (token * batch + choice; -1: nothing). `experts` say for which local expert the arriving rows
+  // are. Choices follow from the workload's routing, global positions and the layer; gates follow from the router's
+  // logits.
+  /// With limited routing a token visits experts of some groups only: kv_heads groups, head_dim of them for each token;
+  /// 0: any.
   route_tokens,  ///< [w choice[T, batch], w slots, w experts]   heads: parts
-  /// Learned routing: the `batch` highest logits of a row, of equal ones the lower number; then as route_tokens, with
-  /// `experts` for those that the rows go to.  heads: parts; loads: choices of each expert in each routing group.
+  /// Learned routing: a token chooses the `batch` highest logits of its row, the lower number among equal ones. Then as
+  /// route_tokens, with `experts` for the ranks that the rows go to. heads: parts; loads: choices of each expert in
+  /// each routing group.
   choose_experts,  ///< [r logits, w choice[T, batch]]   of the best head_dim of kv_heads groups; site: what a
   ///< group is worth, 0 its best logit, or of its two best logits the sum of 1 exponentials, 2 sigmoids
   route_choices,      ///< [r choice, w slots, w experts, (loads: w loads)]
@@ -135,9 +131,9 @@ enum class KernelKind : std::uint8_t {
   dispatch_backward,  ///< [r drows, r slots, (residual: r dx of other paths), w dx]
   combine_forward,    ///< [r rows, r slots, r gates, (residual: r y of other paths), w y]   sum of gate * row
   combine_backward,   ///< [r dy, r rows, r slots, r gates, w drows, w dgates]
-  /// As gemm with a factor B, or a sum C (transpose_a), for each of `batch` local experts; `experts` say which one a
-  /// row of A (transpose_a: of A and B) meets, -1: none, its row of C is 0.  parameter: rows that meet one, mean over
-  /// ranks and layers.
+  /// As gemm with a factor B, or a sum C (transpose_a), for each of `batch` local experts. `experts` say which expert a
+  /// row of A (transpose_a: of A and B) meets; -1: none, and its row of C is 0. parameter: rows that meet one, mean
+  /// over ranks and layers.
   expert_gemm,  ///< [r A, r B, r experts, w|a C]
 
   // Residual: y = residual + dropout(x + bias).
@@ -163,17 +159,17 @@ enum class KernelKind : std::uint8_t {
   adam_update,   ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), a m, a v,
                  ///< (scaled: a scales)]   for each block of m and v one each: moment_scales.hpp
 
-  // Updates whose length follows from norms of parameter tensors.  norms: a pair of sums of squares for each of the
-  // depth tensors of the segment that the operands are part of; parameter: the share that this rank adds.  `exact`
-  // is the master where there is one, else the weight.
+  // Updates whose length follows from norms of parameter tensors. norms: a pair of sums of squares for each of the
+  // depth tensors in the segment that the operands belong to; parameter: the share that this rank adds. `exact` is the
+  // master where there is one, else the weight.
   lamb_moments,  ///< [r gradient, r steps, (factor: r factor), r exact, a m, a v, a norms]   of weight and direction
   lamb_update,   ///< [r norms, r steps, (factor: r factor), a weight, (master: a master), r m, r v]
   lars_norms,    ///< [r gradient, (factor: r factor), r exact, a norms]                      of weight and gradient
   lars_update,   ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), a m, (depth > 0: r norms)]
 
-  // Adafactor on a segment (core/program/factored.hpp): `sums` of squared gradients over rows and columns, as the
-  // rank's share of them; `moments`, their means over steps, are whole on every rank.  depth of each; norms: a sum of
-  // squares of the update for each of `batch` matrices; parameter: as above.
+  // Adafactor on a segment (core/program/factored.hpp). `sums` are squared gradients summed over rows and columns, as
+  // the rank's share of them. `moments`, their means over steps, are whole on every rank. depth: numbers in each;
+  // norms: a sum of squares of the update for each of `batch` matrices; parameter: as above.
   adafactor_squares,  ///< [r gradient, (factor: r factor), a sums]
   adafactor_moments,  ///< [r gradient, r sums, r steps, (factor: r factor), a moments, a norms]
   adafactor_update,   ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), r moments, r norms]
@@ -238,8 +234,8 @@ struct KernelFlops {
 [[nodiscard]] KernelFlops flops_of(const Kernel&);
 /// Products of ring self-attention: multiply-adds for each pair of query and key; 0 for other kinds.
 [[nodiscard]] std::uint32_t score_width(const Kernel&);
-/// What the busiest rank executes, where ranks differ (a causal mask cut into
-/// contiguous pieces); `executed` is then the mean.
+/// FLOPs that the busiest rank executes, where ranks differ (a causal mask cut into contiguous pieces); `executed` is
+/// then the mean.
 [[nodiscard]] double busiest_flops(const Kernel&);
 
 }  // namespace orrery

@@ -22,10 +22,9 @@ struct Range {
 
 /// Part of a buffer, in elements, and what the op does with it.
 ///
-/// The instance is that of the slot's layer plus `layer_shift` and of the
-/// slot's microbatch.  With `member_of`, the offset advances by `count` for
-/// every coordinate along those axes: each rank names its own part of a flat
-/// buffer although all ranks share the op.
+/// The view's instance is the one of the slot's layer plus `layer_shift` and of the slot's microbatch. With
+/// `member_of`, the offset advances by `count` for every coordinate along those axes: each rank names its own part of a
+/// flat buffer although all ranks share the op.
 struct View {
   enum class Use : std::uint8_t { read, write, accumulate };
   BufferId buffer{};
@@ -45,10 +44,10 @@ enum class LaneKind : std::uint8_t {
   copy,        ///< index: direction between memory tiers
   host,        ///< compute on the host's cores, beside the device's
 };
-/// Index of the collective lane of groups over several axes.
+/// Index of the lane for collectives of groups over several axes.
 inline constexpr std::uint8_t all_lane = axis_count;
-/// Index of the collective lane of parameter gathers: they run ahead of use and
-/// must not queue behind the reductions of the same axis.
+/// Index of the lane for parameter gathers: they run ahead of use and must not queue behind the reductions of the same
+/// axis.
 inline constexpr std::uint8_t gather_lane = axis_count + 1;
 /// Transfers between pipeline stages; each direction and end has its own lane,
 /// so that a posted receive never holds back a send.
@@ -72,7 +71,7 @@ inline constexpr std::size_t lane_count = 1 + (axis_count + 2) + 4 + 4 + 1;
   return 0;
 }
 
-/// A lane of messages that come in.
+/// Whether the lane is for incoming messages.
 [[nodiscard]] constexpr bool is_receive(Lane lane) {
   return lane.kind == LaneKind::transfer && (lane.index == static_cast<std::uint8_t>(TransferLane::forward_receive) ||
                                              lane.index == static_cast<std::uint8_t>(TransferLane::backward_receive));
@@ -140,7 +139,7 @@ struct Transfer {
   friend bool operator==(const Transfer&, const Transfer&) = default;
 };
 
-/// Sends and receives issued as one; done when all are.
+/// Sends and receives issued as one; the op is done when all of them are.
 struct Exchange {
   Range transfers;  ///< into Block::transfers
   friend bool operator==(const Exchange&, const Exchange&) = default;

@@ -14,10 +14,9 @@
 
 namespace orrery {
 
-/// Ranks that communicate: those that differ from each other only in `axes`.
-/// Peer i is the member with row-major coordinate i over the axes.  `members`
-/// keeps a subset of those coordinates (first and last stage, for tied
-/// embeddings); empty keeps all.  Peer numbers then count inside the subset.
+/// Ranks that communicate: those that differ from each other only in `axes`. Peer i is the member with row-major
+/// coordinate i over the axes. `members` keeps a subset of those coordinates (first and last stage, for tied
+/// embeddings); an empty one keeps all. Peer numbers then count inside the subset.
 struct Group {
   AxisList axes;
   std::vector<std::uint32_t> members;
@@ -44,11 +43,10 @@ struct Block {
 
 /// Runs a block `repeat` times, at layers layer, layer + layer_step, ...
 ///
-/// A receive stands early in the list where sender and receiver would otherwise
-/// wait for each other (lower/pipeline_transfers.hpp).  A block behind it that
-/// needs an earlier message must not wait for it: `receives_ahead` ops at the
-/// tail of a receive lane are for later slots, and the block's waits for such a
-/// tail mean the op before those.
+/// A receive stands early in the list where sender and receiver would otherwise wait for each other
+/// (lower/pipeline_transfers.hpp). A block behind it that needs an earlier message must not wait for it. So
+/// `receives_ahead` ops at the tail of a receive lane are for later slots, and where the block waits for that tail it
+/// waits for the op before those.
 struct Slot {
   BlockId block{};
   std::uint32_t layer = 0;
@@ -69,10 +67,9 @@ struct RankClass {
 /// For every rank an ordered list of compute, communication and memory
 /// operations, without times.
 ///
-/// Folded: each distinct op list is stored once as a Block; a rank's list is
-/// the concatenation of its class's slots.  `class_axes` are the mesh axes in
-/// which ranks of different classes differ; a rank's class is its row-major
-/// coordinate over them.
+/// A Program is folded: each distinct op list is stored once as a Block, and a rank's list is the concatenation of its
+/// class's slots. `class_axes` are the mesh axes in which ranks of different classes differ; a rank's class is its
+/// row-major coordinate over them.
 struct Program {
   Mesh mesh;
   std::uint32_t layers = 0;
@@ -123,8 +120,8 @@ void for_each_op(const Program& program, const std::vector<Slot>& slots, Visitor
   }
 }
 
-/// Which instance of a buffer a run of a block means.  Layer and microbatch
-/// are 0 where the scope does not distinguish them.
+/// Names the instance of a buffer that a run of a block uses. Layer and microbatch are 0 where the scope does not
+/// distinguish them.
 struct Instance {
   BufferId buffer{};
   std::uint32_t layer = 0;

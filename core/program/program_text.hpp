@@ -11,9 +11,8 @@
 
 namespace orrery {
 
-/// The text form of a Program: one op per line, in a stable order, for golden
-/// tests, error messages and review.  The grammar stands in
-/// docs/program-format.md; this is what it looks like:
+/// The text form of a Program: one op per line, in a stable order, for golden tests, error messages and review.
+/// docs/program-format.md has the grammar; a text looks like this:
 ///
 ///     orrery-program 1
 ///     mesh pipeline=1 data=1 tensor=2
@@ -39,11 +38,11 @@ inline constexpr std::uint32_t program_text_version = 1;
 /// One op as a line of its block, without the number in front: "tensor
 /// all_reduce sum tensor (accumulate y) after 1".
 [[nodiscard]] std::string op_text(const Program&, const Block&, const Op&);
-/// Lines of several ops of a block: the names in a Program are counted once.
+/// Lines of several ops of a block. The names in a Program are counted only once.
 [[nodiscard]] std::vector<std::string> op_texts(const Program&, const Block&, std::span<const Op>);
 
-/// The expanded list of one rank for people: op id, layer and microbatch, op.
-/// Not read back.  Setup first, its ops without ids.
+/// The expanded list of one rank for people: op id, layer and microbatch, op. The listing cannot be read back. Setup
+/// comes first, its ops without ids.
 [[nodiscard]] std::string write_rank(const Program&, Rank);
 
 }  // namespace orrery

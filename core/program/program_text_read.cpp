@@ -235,7 +235,7 @@ std::optional<Program> Reader::read(std::string_view text, const std::string& fi
   std::uint32_t number = 0;
   std::string_view source;
   const auto report = [&](Mistake m) {
-    // Columns of the scanner count bytes.
+    // The scanner counts columns in bytes.
     const std::string_view before = source.substr(0, m.column > 0 ? m.column - 1 : 0);
     const std::uint32_t column = character_count(before) + 1;
     Excerpt shown = excerpt(source, column);

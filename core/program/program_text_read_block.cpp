@@ -228,8 +228,8 @@ void Reader::op_after_lane(Line& line, Op& op) {
 }
 
 void Reader::op(Line& line) {
-  // Declared first and filled then, like all declarations: a mistake in one
-  // line does not make every later one wrong.
+  // The block is declared first and filled then, like all declarations, so that a mistake in one line does not make
+  // every later one wrong.
   Block& block = program_.blocks.back();
   const std::size_t expected = block.ops.size();
   Op& op = block.ops.emplace_back();

@@ -12,7 +12,7 @@ namespace {
 
 using Out = std::back_insert_iterator<std::string>;
 
-/// Bare where the reader takes it for one word, else quoted.
+/// The name is bare where the reader takes it for one word, otherwise quoted.
 std::string name_text(std::string_view name) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   const auto is_inner = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '-'; };
@@ -32,7 +32,7 @@ std::string name_text(std::string_view name) {
   return out + '"';
 }
 
-/// References by name, or by number (%3) where a name stands twice.
+/// Writes references by name, or by number (%3) where a name stands twice.
 class Writer {
  public:
   explicit Writer(const Program& program) : program_(program) {
@@ -248,7 +248,8 @@ void Writer::declaration(Out out, const Buffer& b) const {
 
 void Writer::block(Out out, const Block& block) const {
   fmt::format_to(out, "block {} {}\n", name_text(block.name), name_of(block.pass));
-  std::uint32_t seen = 0;  // kernels declared so far: in line, in order of first use, or in front when that is not so
+  std::uint32_t seen = 0;  // kernels declared so far: inside ops, in order of first use, or in front where they are not
+                           // in that order
   for (const Op& op : block.ops) {
     if (const auto* compute = std::get_if<Compute>(&op.action)) {
       if (compute->kernel > seen) break;
@@ -306,7 +307,7 @@ std::vector<std::string> op_texts(const Program& program, const Block& block, st
   std::vector<std::string> texts;
   texts.reserve(ops.size());
   for (const Op& op : ops) {
-    // In line: the op's own kernel is the next to be declared.
+    // The kernel is declared inside the op, because the op's own kernel is the next one to declare.
     const auto* compute = std::get_if<Compute>(&op.action);
     std::uint32_t seen = compute != nullptr ? compute->kernel : 0;
     texts.push_back(writer.op(block, op, seen));

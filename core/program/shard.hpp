@@ -10,16 +10,16 @@ namespace orrery {
 /// One dimension of a global tensor and how it is cut.
 struct ShardDim {
   std::uint64_t extent = 1;   ///< global, padding included
-  std::uint64_t valid = 1;    ///< global without padding (a padded vocabulary); else equal to extent
+  std::uint64_t valid = 1;    ///< global extent without padding (a padded vocabulary); otherwise equal to extent
   AxisList split;             ///< mesh axes that cut it into equal parts, outermost first
   bool microbatched = false;  ///< cut once more by the slot's microbatch (inside the axes)
-  /// n: cut into 2n chunks that stand in the order 0, 2n-1, 1, 2n-2, ... before the axes cut it, so that each of n
-  /// ranks holds an early and a late one; 0: in order.  See coordinate_of.
+  /// n > 0: the dimension is cut into 2n chunks that stand in the order 0, 2n-1, 1, 2n-2, ... before the axes cut it,
+  /// so that each of n ranks holds an early and a late one. 0: the chunks stand in order. See coordinate_of.
   std::uint32_t zigzag = 0;
   friend bool operator==(const ShardDim&, const ShardDim&) = default;
 };
 
-/// Which part of a global tensor a rank's buffer holds: a box, row-major.
+/// The part of a global tensor that a rank's buffer holds: a box, row-major.
 ///
 /// Interleaved layouts are boxes of a tensor with more dimensions: the QKV
 /// weight is [hidden, kv group, (heads per group + 2) x head size] cut along
@@ -35,7 +35,7 @@ struct Shard {
   friend bool operator==(const Shard&, const Shard&) = default;
 };
 
-/// Local part, in coordinates of the order in which the axes cut (global ones but for zigzag).
+/// The local part, in coordinates of the order in which the axes cut (global coordinates except for zigzag).
 struct Box {
   std::uint8_t rank = 0;
   std::array<std::uint64_t, Shard::max_dims> offset{};
@@ -51,7 +51,7 @@ struct Box {
 /// Elements of every rank's box.
 [[nodiscard]] std::uint64_t local_count(const Shard&, const Mesh&, std::uint64_t microbatches = 1);
 
-/// Global coordinate of what stands at place `at` of the order in which the axes cut the dimension.
+/// Global coordinate of the element at place `at`, in the order in which the axes cut the dimension.
 [[nodiscard]] std::uint64_t coordinate_of(const ShardDim&, std::uint64_t at);
 
 /// Global (row-major, padded) element index of local element `local`.

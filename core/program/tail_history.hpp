@@ -8,18 +8,18 @@
 
 namespace orrery {
 
-/// The last op on every lane, for whoever walks a list in order of issue and
-/// asks what waits for a tail mean.  T says of an op what the walk knows of it.
+/// The last op on every lane, for code that walks a list in order of issue and needs to know which op a wait for a tail
+/// means. T is what the walk stores about an op.
 template <class T>
 class TailHistory {
  public:
-  /// `none`: what a lane's tail is while nothing was issued on it.
+  /// `none` is the tail of a lane on which nothing was issued yet.
   explicit TailHistory(const T& none = T{}) : none_(none) {
     last_.fill(none);
     at_entry_.fill(none);
   }
 
-  /// A run of a block begins, in a slot with that many receives ahead.
+  /// A run of a block begins, in a slot with `receives_ahead`.
   void enter(std::uint32_t receives_ahead) {
     at_entry_ = last_;
     if (receives_ahead == 0) return;
@@ -35,7 +35,7 @@ class TailHistory {
     }
   }
   [[nodiscard]] const T& last(std::size_t lane) const { return last_[lane]; }
-  /// The tail that a wait of the block means.
+  /// The tail that the block waits for on a lane.
   [[nodiscard]] const T& at_entry(std::size_t lane) const { return at_entry_[lane]; }
   [[nodiscard]] const std::array<T, lane_count>& last() const { return last_; }
 

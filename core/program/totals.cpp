@@ -71,7 +71,7 @@ class Walk {
     }
   }
 
-  /// An instance that lived past the block run that allocated it; microbatches are alike.
+  /// Adds an instance that lived past the block run that allocated it; all microbatches are alike.
   void kept(const Buffer& b, const Instance& instance) {
     if (b.tier != Tier::device || !per_microbatch(b.scope) ||
         !seen_.insert({index(instance.buffer), instance.layer}).second)
@@ -137,7 +137,7 @@ std::uint64_t valid_elements(const ParameterTable& table) {
 ClassTotals totals_of(const Program& program, std::uint32_t rank_class) { return Walk(program, rank_class).result(); }
 
 std::uint64_t parameter_elements(const Program& program) {
-  // Instances of weights that setup allocates; classes may hold the same layer.
+  // Instances of weights that setup allocates; several classes may hold the same layer.
   std::set<std::pair<std::uint32_t, std::uint32_t>> seen;  ///< (table, layer)
   std::uint64_t elements = 0;
   for (const RankClass& c : program.classes) {

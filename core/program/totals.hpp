@@ -8,9 +8,8 @@
 
 namespace orrery {
 
-// Sums over a Program: what papers give in closed form.  Everything is of one
-// optimizer step and of one rank of a class (all ranks of a class agree but for
-// the uneven last bytes of a ring), unless it says otherwise.
+// Sums over a Program, which papers give in closed form. Unless a comment says otherwise, each sum is for one optimizer
+// step and one rank of a class. All ranks of a class agree except for the uneven last bytes of a ring.
 
 inline constexpr std::size_t pass_count = static_cast<std::size_t>(Pass::optimizer) + 1;
 inline constexpr std::size_t role_count = static_cast<std::size_t>(Role::scalar) + 1;
@@ -28,8 +27,7 @@ struct CollectiveTotal {
   friend bool operator==(const CollectiveTotal&, const CollectiveTotal&) = default;
 };
 
-/// Activations that one layer keeps for one microbatch: live past the end of
-/// the block run that allocates them.
+/// Activations that one layer keeps for one microbatch: they live past the end of the block run that allocates them.
 struct SavedActivations {
   std::uint64_t activations = 0;  ///< bytes of Role::activation, what Korthikanti et al. count
   std::uint64_t statistics = 0;   ///< bytes of Role::statistic, which they neglect
@@ -44,9 +42,8 @@ struct ClassTotals {
   std::vector<CollectiveTotal> collectives;      ///< ordered by kind, then group
   std::uint64_t messages = 0;                    ///< sends of exchanges
   std::uint64_t message_bytes = 0;               ///< their bytes
-  /// saved[layer], buffers that differ by layer and microbatch: one microbatch of
-  /// the layers of this class.  The entry after the last layer is the input of
-  /// the next stage or the head.
+  /// saved[layer] sums buffers that differ by layer and microbatch, for one microbatch of the layers of this class. The
+  /// entry after the last layer is the input of the next stage or the head.
   std::vector<SavedActivations> saved;
   SavedActivations saved_outside;  ///< the same for buffers of one microbatch (embedding, head)
 };

@@ -37,7 +37,7 @@ void Findings::add_at(std::string code, std::string message, BlockId block, std:
   add(std::move(code), fmt::format("{} (block {}, op {})", message, (*program_)[block].name, op));
   list_.back().block = block;
   list_.back().op = op;
-  // Text needs ids in bounds, which the layout check has not shown yet.
+  // The text needs ids in bounds, which the layout check has not shown yet.
   if (list_.back().code != "program.layout") list_.back().listing = listing(*program_, block, op);
 }
 

@@ -20,7 +20,7 @@ struct Violation {
   std::uint32_t op = 0;          ///< position in the block
   std::uint32_t layer = 0;       ///< of the run
   std::uint32_t microbatch = 0;  ///< of the run
-  std::string listing;           ///< the ops around it, `<-- here` on the one meant
+  std::string listing;           ///< the ops around the broken one, which has `<-- here`
   friend bool operator==(const Violation&, const Violation&) = default;
 };
 
@@ -28,8 +28,8 @@ struct Violation {
 [[nodiscard]] std::string render(const Violation&);
 [[nodiscard]] std::string render(const std::vector<Violation>&);
 
-/// Checks that a Program means something on every rank, whatever wrote it: it
-/// shares no code with lowering.  Empty: every rule holds.
+/// Checks that a Program means something on every rank, whatever wrote it: it shares no code with lowering. An empty
+/// result means that every rule holds.
 ///
 ///   program.layout         mesh, classes, groups, tables, declarations; ids in bounds; flat arrays dense in op order
 ///   program.wait           a wait names an earlier timed op of its block, or the tail of a lane that exists
@@ -68,7 +68,7 @@ struct Violation {
 /// Setup is taken to have ended on all ranks before a step begins, and a step
 /// before the next: lanes do not reach across.
 ///
-/// `progress` is told thousandths.
+/// `progress` gets thousandths.
 [[nodiscard]] std::vector<Violation> verify(const Program&, const WorkProgress& progress = {});
 
 }  // namespace orrery

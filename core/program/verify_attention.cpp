@@ -19,13 +19,13 @@ Attended attended_of(Regions& regions, const OpRun& run, const View& v) {
 
 namespace {
 
-/// Positions of the whole sequence whose keys operand `kv` of the kernel has a part of.
+/// Number of positions in the whole sequence whose keys operand `kv` of the kernel has a part of.
 std::uint64_t whole_sequence(const Regions& regions, const OpRun& run, const Kernel& k, std::uint32_t kv) {
   const auto& shard = regions.program()[view(run, kv).buffer].shard;
   return shard ? shard->dims[0].extent : k.depth / k.batch;
 }
 
-/// Where brought keys must have come from: as many ranks as hold a part of the sequence like operand `kv`.
+/// The ranks that brought keys must have come from: as many as hold a part of the sequence like operand `kv`.
 Attended brought(const Regions& regions, const OpRun& run, const Kernel& k, std::uint32_t kv) {
   Attended a;
   a.whole = whole_sequence(regions, run, k, kv);
@@ -36,7 +36,7 @@ Attended brought(const Regions& regions, const OpRun& run, const Kernel& k, std:
   return a;
 }
 
-/// The operand of brought keys, or of values: 0 where the kernel has none.
+/// The operand that holds brought keys, or values; 0 where the kernel has none.
 std::uint32_t brought_operand(const Kernel& k) {
   switch (k.kind) {
     case KernelKind::attention_part_backward: return 2;
@@ -59,7 +59,7 @@ Attended attend(Regions& regions, const OpRun& run, const Kernel& k, std::uint32
     a.whole = whole;
     return a;
   };
-  // With the keys that are there, and those met before.
+  // Adds the keys of this kernel to those met before.
   const auto with_brought = [&] {
     const std::uint64_t before = view(run, i).use == View::Use::accumulate ? of(i).met : 0;
     return result(before + k.depth / k.batch, whole_sequence(regions, run, k, brought_operand(k)));

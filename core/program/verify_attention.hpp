@@ -7,11 +7,11 @@ namespace orrery::verifying {
 /// How far the attention of a view has come.
 [[nodiscard]] Attended attended_of(Regions&, const OpRun&, const View&);
 
-/// What view `i` of the kernel has met when it has run.
+/// How much view `i` of the kernel has met after the kernel has run.
 [[nodiscard]] Attended attend(Regions&, const OpRun&, const Kernel&, std::uint32_t i);
 
-/// Keys have gone as far along the ring as the kernel takes them to have, and
-/// results are used when they have met the whole sequence.
+/// Tests that keys have gone as far along the ring as the kernel assumes, and that results are used only when they have
+/// met the whole sequence.
 void check_attended(Regions&, const OpRun&, const Kernel&);
 
 }  // namespace orrery::verifying

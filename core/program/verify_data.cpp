@@ -13,19 +13,17 @@ namespace orrery::verifying {
 
 namespace {
 
-// Lifetimes, first writes and hazards of one rank, in one walk over its list.
+// Checks lifetimes, first writes and hazards of one rank, in one walk over its list.
 //
-// Happens-before.  For every op we keep, per lane, how many of that lane's ops
-// have ended when it starts: the elementwise maximum over the op before it on
-// its lane and the ops it waits for.  Lanes are FIFO, so the set of ops known
-// to have ended is a prefix of each lane, and the prefix lengths say all:
-// a happens before b exactly when b's count for a's lane reaches past a.
+// Happens-before: For every op we keep, per lane, how many of that lane's ops have ended when it starts. This is the
+// elementwise maximum over the op before it on its lane and the ops it waits for. Lanes are FIFO, so the set of ops
+// known to have ended is a prefix of each lane, and the prefix lengths say all: a happens before b exactly when b's
+// count for a's lane reaches past a.
 //
-// Which ranks.  Ranks of a class run the same list, so they have the same
-// lifetimes and the same happens-before.  They differ only in where a view
-// with `member_of` lies, and in who is the root of a broadcast or reduce.  One
-// rank of each class is walked in full; for buffers that such views name, one
-// rank for every coordinate along those axes.
+// Choice of ranks: Ranks of a class run the same list, so they have the same lifetimes and the same happens-before.
+// They differ only in where a view with `member_of` lies, and in who is the root of a broadcast or reduce. One rank of
+// each class is walked in full. For buffers that such views name, one rank is walked for every coordinate along those
+// axes.
 
 using Counts = std::array<std::uint32_t, lane_count>;
 
@@ -89,7 +87,7 @@ struct Access {
 struct Live {
   bool live = false;
   Written written;
-  std::vector<Access> accesses;  ///< since Alloc, without those that a later one stands for
+  std::vector<Access> accesses;  ///< accesses since Alloc, except those that a later access stands for
 };
 
 class RankWalk {
@@ -119,7 +117,7 @@ class RankWalk {
  private:
   void list(const std::vector<Slot>& slots, bool setup) {
     setup_ = setup;
-    // Lanes do not reach across lists.
+    // Order on lanes does not carry over from one list to the next.
     tails_ = TailHistory<Counts>();
     position_ = {};
     run_ = ~0U;
@@ -216,7 +214,7 @@ class RankWalk {
     i.buffer = taker != shared_.end() ? taker->second : *p_[i.buffer].reuses;
     return i;
   }
-  /// The one whose memory it is in.
+  /// The instance that owns the memory.
   [[nodiscard]] Instance memory_of(Instance i) const {
     if (const auto& memory = p_[i.buffer].reuses) i.buffer = *memory;
     return i;
@@ -285,9 +283,8 @@ class RankWalk {
   void record(const OpRun& run, const Touch& t, std::uint32_t lane, std::uint32_t position) {
     const Interval where = t.where;
     const bool writes = t.how != View::Use::read;
-    // Whoever is ordered after this write is ordered after all that this write
-    // was ordered after, so it stands for them; a read stands for the reads
-    // before it on its lane.
+    // An op that is ordered after this write is also ordered after everything before the write, so the write stands for
+    // all of it. A read stands for the reads before it on its lane.
     std::erase_if(*t.accesses, [&](const Access& a) {
       const bool inside = where.low <= a.where.low && a.where.high <= where.high;
       return inside && (writes || (!a.writes && a.lane == lane));
@@ -362,8 +359,8 @@ void check_data(Findings& f) {
   for (std::uint32_t c = 0; c < p.classes.size() && !f.full(); ++c) {
     const Rank first = representative(p, c);
     RankWalk(f, first, all).walk();
-    // Then the other places that parts can take.  Beyond some millions of ops
-    // we look at evenly spaced ones: the last, and as many between as fit.
+    // Then the other places of the parts are walked. Beyond some millions of ops only evenly spaced places are: the
+    // last one, and as many before it as the budget allows.
     constexpr std::uint64_t budget = 20'000'000;
     constexpr std::uint64_t most = 4096;
     const std::uint64_t places = size(p.mesh, parts.axes);

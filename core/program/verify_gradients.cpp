@@ -12,20 +12,19 @@ namespace orrery::verifying {
 
 namespace {
 
-// A lost or repeated weight-gradient op leaves a list that is sound in every
-// other respect, so gradients are counted: within a step every microbatch adds
-// to the same elements equally often, no op adds the same operands twice, and
-// no parameter of a buffer that compute ops fill is left out.  Where several
-// classes hold a module, each microbatch adds on one of them.
+// A lost or repeated weight-gradient op leaves a list that is sound in every other respect, so gradients are counted.
+// Within a step every microbatch adds to the same elements equally often, no op adds the same operands twice, and no
+// parameter of a buffer that compute ops fill is left out. Where several classes hold a module, each microbatch adds on
+// one of them.
 
 /// Elements of one instance that ops add to.
 using Region = std::tuple<Instance, std::uint64_t, std::uint64_t>;  ///< instance, offset, count
 
-/// Kind of the kernel, microbatch, and the operands as one run means them.
+/// The kernel's kind, the microbatch, and the operands that one run uses.
 using Contribution = std::tuple<std::uint8_t, std::uint32_t, std::vector<Region>>;
 
-/// How often each microbatch adds to a region by one kind of kernel (or, behind those, from one buffer's sums, or for
-/// one buffer's words).
+/// How often each microbatch adds to a region by one kind of kernel. Further entries count sums from one buffer, or
+/// words from one buffer.
 using Counts = std::map<std::pair<Region, std::size_t>, std::vector<std::uint32_t>>;
 
 /// Elements [low, high) that ops add to.
@@ -36,7 +35,7 @@ class Gradients {
   Gradients(Findings& f, const Holders& holders, std::uint32_t rank_class)
       : f_(f), p_(f.program()), holders_(holders), class_(rank_class), rank_(representative(p_, rank_class)) {}
 
-  /// Adds counts of modules that other classes hold too to `shared`.
+  /// Adds to `shared` the counts of modules that other classes hold too.
   void check(Counts& shared) {
     for_each_op(p_, p_.classes[class_].step, [&](const OpRun& run) {
       collected(run);
@@ -69,7 +68,7 @@ class Gradients {
         all[m] += counts[m];
       }
     }
-    // Copies may share out a table's elements.
+    // Several copies may share one table's elements between them.
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<Instance, Covered>> tables;  // by table and layer
     for (const auto& [instance, covered] : covered_) {
       const Buffer& b = p_[instance.buffer];
@@ -97,7 +96,8 @@ class Gradients {
     return instance_of(p_, v.buffer, v.layer_shift, run.layer, run.microbatch);
   }
 
-  /// Prediction modules take words of the same table on the head's rank, where the model's own are taken on the first.
+  /// The head's rank takes words of the table for prediction modules; the first rank takes the model's own words from
+  /// the same table.
   [[nodiscard]] std::size_t source(const OpRun& run, const Kernel& k) const {
     if (k.kind != KernelKind::embed_backward) return index(k.kind);
     return kernel_kind_count + p_.buffers.size() + index(run.block->views[run.op->views.first].buffer);
@@ -111,7 +111,7 @@ class Gradients {
     covered_[instance(run, target)].emplace_back(offset, offset + target.count);
   }
 
-  /// What is cleared in a step is to be added to.
+  /// A buffer that is cleared in a step must be added to later.
   void cleared(const OpRun& run) {
     for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
       const View& v = run.block->views[run.op->views.first + i];
@@ -119,7 +119,7 @@ class Gradients {
     }
   }
 
-  /// Products made in workspaces on several ranks come as a sum over them.
+  /// Products made in workspaces on several ranks come as a sum over those ranks.
   void collected(const OpRun& run) {
     const auto* c = std::get_if<Collective>(&run.op->action);
     if (c == nullptr || !is_paired(*run.block, *run.op, *c)) return;
@@ -134,7 +134,7 @@ class Gradients {
   }
 
   void once(const OpRun& run, const Compute& compute, const View& target) {
-    // Buffers that all microbatches share look alike, so the microbatch takes part.
+    // Buffers that all microbatches share look alike, so the microbatch is part of the key.
     Contribution c{index(run.block->kernels[compute.kernel].kind), run.microbatch, {}};
     for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
       const View& v = run.block->views[run.op->views.first + i];
@@ -148,7 +148,7 @@ class Gradients {
 
   [[nodiscard]] const std::string& name(BufferId id) const { return p_[id].name; }
 
-  /// Every parameter of the table gets something.
+  /// Tests that every parameter of the table gets a contribution.
   void complete(const Instance& instance, Covered covered) {
     const Buffer& b = p_[instance.buffer];
     std::sort(covered.begin(), covered.end());

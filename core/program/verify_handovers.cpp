@@ -8,7 +8,7 @@ namespace orrery::verifying {
 
 namespace {
 
-/// Embedding and head: they know each other's parameters where a table is tied.
+/// Stands for embedding and head, which use each other's parameters where a table is tied.
 constexpr std::uint32_t outside_layers = ~std::uint32_t{0};
 
 bool of_embedding(KernelKind kind) {
@@ -16,7 +16,7 @@ bool of_embedding(KernelKind kind) {
          kind == KernelKind::segment_backward || kind == KernelKind::class_token_backward;
 }
 
-/// The layer whose parameters, or gradients of them, are among the operands; none: it does not show.
+/// The layer whose parameters, or gradients of them, are among the operands; none where the operands do not show it.
 std::optional<std::uint32_t> module_of(const Regions& regions, const OpRun& run, const Kernel& k) {
   if (of_embedding(k.kind)) return outside_layers;
   const Program& p = regions.program();
@@ -24,7 +24,7 @@ std::optional<std::uint32_t> module_of(const Regions& regions, const OpRun& run,
     const Buffer& b = p[view(run, i).buffer];
     if (!b.parameters) continue;
     if (!of_layers(p.parameter_tables[*b.parameters])) return outside_layers;
-    // Copies that live for a while are those of the layer at hand.
+    // Copies that live for a while belong to the layer of the run.
     return per_layer(b.scope) ? regions.instance(run, view(run, i)).layer : run.layer;
   }
   return std::nullopt;
@@ -44,7 +44,8 @@ void Handovers::take(const OpRun& run, const Kernel& k) {
   if (k.pass != Pass::input_gradient && k.pass != Pass::weight_gradient) return;
   const auto module = module_of(regions_, run, k);
   if (!module) return;
-  // What a norm had forward: the stream, which the head and the first prediction module both take.
+  // The input that a norm had in the forward pass is the stream, which the head and the first prediction module both
+  // take.
   const bool norm = k.kind == KernelKind::layer_norm_backward_input || k.kind == KernelKind::rms_norm_backward_input ||
                     k.kind == KernelKind::layer_norm_backward_weight || k.kind == KernelKind::rms_norm_backward_weight;
   for (std::uint32_t i = 0; i < run.op->views.count; ++i) {

@@ -8,28 +8,26 @@
 
 namespace orrery::verifying {
 
-/// Whether the kernel's results are its first operand's elements, in another order, masked or of another type.
+/// Whether the kernel's results are the elements of its first operand, in another order, masked or of another type.
 [[nodiscard]] bool keeps_elements(KernelKind);
 
-/// Gradients that modules hand to each other.
+/// Checks the gradients that modules hand to each other.
 ///
-/// A layer takes the gradient of what it has put out, adds the ways through its
-/// products to it, and hands the sum down, mostly in the buffer that it came in.
-/// When the last of these sums is lost, the one below gets what the layer took.
-/// Products and norms see that (verify_values.cpp), but the embedding need not
-/// have any, and a message to the stage below has none.
+/// A layer takes the gradient of its output, adds the gradients that come through its products, and hands the sum down,
+/// mostly in the same buffer. When the last of these sums is lost, the layer below gets what this layer took. Checks of
+/// products and norms see that (verify_values.cpp), but the embedding may have neither, and a message to the stage
+/// below has none.
 ///
-/// So ops that know their module, by a parameter or as an embedding's, tell what
-/// they take going backward, and no other module may take or send the same.  A
-/// gathered, copied or masked gradient is the same.
+/// Some ops know their module, by a parameter or as an embedding's. They record what they take in the backward pass,
+/// and no other module may take or send the same. A gathered, copied or masked gradient counts as the same.
 class Handovers {
  public:
   explicit Handovers(Regions& regions) : regions_(regions), p_(regions.program()) {}
 
   void take(const OpRun&, const Kernel&);
-  /// Behind a fill: zeros are nobody's gradient.
+  /// Called after a fill: zeros are no module's gradient.
   void clear(const OpRun&);
-  /// Before the messages of an Exchange leave.
+  /// Called before the messages of an Exchange leave.
   void send(const OpRun&);
 
  private:

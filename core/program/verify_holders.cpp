@@ -5,7 +5,7 @@
 namespace orrery::verifying {
 
 Holders::Holders(const Program& p) : p_(p) {
-  // Along any other axis ranks have other tokens or other parameters, which the cuts of shards say.
+  // Along any other axis ranks have other tokens or other parameters, which the cuts of shards show.
   if (!(p.class_axes == AxisList{Axis::pipeline})) return;
   const auto add = [](std::vector<std::uint32_t>& list, std::uint32_t c) {
     if (list.empty() || list.back() != c) list.push_back(c);

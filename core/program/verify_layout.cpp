@@ -15,7 +15,7 @@ namespace {
 constexpr auto layout = "program.layout";
 // Bytes are exact in a double up to 2^53.
 constexpr std::uint64_t max_bytes = std::uint64_t{1} << 53;
-/// Groups are listed rank by rank.
+/// Groups are listed rank by rank, which bounds the number of ranks.
 constexpr std::uint64_t max_ranks = std::uint64_t{1} << 24;
 /// More expanded ops than this per rank take minutes to walk.
 constexpr std::uint64_t max_ops = std::uint64_t{1} << 26;
@@ -40,7 +40,7 @@ bool valid(Lane lane) {
   return false;
 }
 
-/// The local element count, empty when the cut is uneven or the number too large.
+/// The local element count; empty when the cut is uneven or the number too large.
 std::optional<std::uint64_t> elements(const Shard& shard, const Mesh& mesh, std::uint64_t microbatches) {
   if (shard.rank > Shard::max_dims) return std::nullopt;
   std::uint64_t count = 1;
@@ -117,7 +117,8 @@ void check_tables(Findings& f) {
   }
 }
 
-/// Its elements take the place of another's that has memory, one by one, and of no third one's.
+/// The buffer's elements take the place of another's, one by one. That other buffer has memory of its own and takes
+/// nobody's place.
 void reuse(Findings& f, const Buffer& b) {
   const Program& p = f.program();
   const auto wrong = [&](const std::string& what) { f.add(layout, fmt::format("buffer {}: {}", b.name, what)); };
@@ -158,7 +159,7 @@ void check_buffers(Findings& f) {
     }
     const ParameterTable& t = p.parameter_tables[*b.parameters];
     const std::uint64_t count = flat_count(t, p.mesh, b.flat_split);
-    // A copy of gradients may hold the first segments alone.
+    // A copy of gradients may hold only the first segments.
     const bool begins = b.role == Role::gradient && b.flat_split.empty() &&
                         std::any_of(t.segments.begin(), t.segments.end(),
                                     [&](const ParameterSegment& s) { return s.offset + s.count == b.count; });
@@ -284,7 +285,7 @@ void check_waits(Findings& f, BlockId id) {
   }
 }
 
-/// A slot passes over receives that were issued before it, and its block waits for one lane of them and adds none.
+/// A slot passes over receives that were issued before it. Its block waits for one lane of them and adds none.
 void check_receives_ahead(Findings& f) {
   const Program& p = f.program();
   constexpr std::uint32_t receive_lanes = 2;

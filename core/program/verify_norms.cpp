@@ -13,17 +13,16 @@ namespace orrery::verifying {
 
 namespace {
 
-// A norm is a sum of squares over all elements of some parameters, each once.
-// A rank adds those that it holds, times a share, and collectives add up ranks:
-// where an axis of a sum does not cut the parameter, its ranks hold the same
-// elements, and their shares must add up to one.  A wrong share, or one sum too
-// many, leaves a list that is sound in every other respect.
+// A norm is a sum of squares over all elements of some parameters, each once. Each rank adds the elements that it
+// holds, times a share, and collectives add up ranks. Where an axis of a sum does not cut the parameter, its ranks hold
+// the same elements, and their shares must add up to one. A wrong share, or one sum too many, leaves a list that is
+// sound in every other respect.
 
 bool is_factored(KernelKind kind) {
   return kind == KernelKind::adafactor_squares || kind == KernelKind::adafactor_moments;
 }
 
-/// Whether the kernel adds squares of its first operand, or of what it makes of that, to its last.
+/// Whether the kernel adds squares to its last operand: squares of its first operand, or of a result made from it.
 bool adds_squares(KernelKind kind) {
   return kind == KernelKind::sum_squares || kind == KernelKind::lamb_moments || kind == KernelKind::lars_norms ||
          is_factored(kind);
@@ -44,10 +43,10 @@ class Norms {
   }
 
  private:
-  /// How often elements count that the same axes cut.
+  /// How often elements count, for elements that the same axes cut.
   struct Share {
     std::uint64_t low = 0, high = 0;  ///< of the sum's elements
-    AxisBits parts = 0;               ///< axes along which other ranks add other elements, and no sum was made yet
+    AxisBits parts = 0;               ///< axes whose other ranks add other elements, where no sum was made yet
     std::uint32_t classes = 1;        ///< that add the same elements
     double counted = 0.0;
     const ParameterSlice* example = nullptr;
@@ -150,14 +149,14 @@ class Norms {
             s.counted *= p_.mesh.size(axis);
           }
         }
-        // Classes hold other parameters, but for those that several hold.
+        // Different classes hold different parameters, except for those that several classes hold.
         if (several) s.counted *= s.classes;
         if (several) s.classes = group_size(Group{p_.class_axes, group.members}, p_.mesh);
       }
     }
   }
 
-  /// What the host sums comes up for messages and goes back.
+  /// The host's sums come up for messages and go back.
   void copy(const OpRun& run) {
     for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
       const auto from = sums_.find(instance(run, view(run, i)));
@@ -185,7 +184,7 @@ class Norms {
   std::map<Instance, Sum> sums_;
 };
 
-/// A parameter of which two tables have a copy counts in one of them.
+/// A parameter that two tables have a copy of counts in only one of them.
 void check_copies(Findings& f) {
   std::set<std::string> counted;
   std::uint32_t kind = 0;  // tables of layers are of different ones

@@ -12,7 +12,7 @@ namespace orrery::verifying {
 struct ExpectedOperand {
   std::string_view name;
   View::Use use;
-  double elements;  ///< of the shapes, below 0: any; a double cannot overflow, and views are below 2^53
+  double elements;  ///< number from the shapes, below 0: any; a double cannot overflow, and views are below 2^53
 };
 
 /// The operand table of kernel.hpp, written a second time on purpose: the two must agree.
@@ -21,14 +21,14 @@ class KernelTable {
   explicit KernelTable(const Kernel& k) : k_(k) { fill(); }
 
   [[nodiscard]] const std::vector<ExpectedOperand>& operands() const { return operands_; }
-  /// The last operand may stand any number of times (fill, initialize, sum_squares: the first).
+  /// The last operand may stand any number of times (for fill, initialize and sum_squares: the first one).
   [[nodiscard]] bool repeats() const { return repeats_; }
 
  private:
   void r(std::string_view name, double n) { operands_.push_back({name, View::Use::read, n}); }
   void w(std::string_view name, double n) { operands_.push_back({name, View::Use::write, n}); }
   void a(std::string_view name, double n) { operands_.push_back({name, View::Use::accumulate, n}); }
-  /// Input gradient of a norm, added to itself or to the residual stream's.
+  /// The input gradient of a norm is added to itself or to the residual stream's.
   void residual(double n) {
     if (!k_.options.residual) return a("dx", n);
     r("residual", n), w("dx", n);

@@ -82,7 +82,7 @@ class Operands {
       if (leading) e = i > extra ? i - extra : 0;
       if (table.repeats()) e = std::min<std::size_t>(i, expected.size() - 1);
       const ExpectedOperand& x = expected[e];
-      // C is written or added to, and so are dq and the context of brought values.
+      // C is written or added to; the same holds for dq and the context of brought values.
       const bool product = (k.kind == KernelKind::gemm && i == 2) || (k.kind == KernelKind::expert_gemm && i == 3) ||
                            (k.kind == KernelKind::attention_part_backward && i == 5) ||
                            (k.kind == KernelKind::attention_values_forward && i == 2) ||
@@ -104,7 +104,7 @@ class Operands {
     return k.kind == KernelKind::attention_part_forward || k.kind == KernelKind::attention_part_backward;
   }
 
-  /// The keys of operand `kv` come from an inner ring, one of equal parts of the ring.
+  /// The keys of operand `kv` come from an inner ring, which is one of the ring's equal parts.
   void inner_ring(const Kernel& k, std::uint32_t kv) {
     const std::uint64_t keys = k.batch == 0 ? 0 : k.depth / k.batch;
     const auto& shard = buffer(kv).shard;
@@ -194,8 +194,8 @@ class Operands {
           use(i, "result", {Use::write});
         }
       } else if (c.kind == Collective::Kind::broadcast || c.kind == Collective::Kind::reduce) {
-        // A block shared by all members says accumulate; blocks of their own say
-        // what each member really does with the buffer.
+        // A block that all members share says accumulate; where members have blocks of their own, each block says what
+        // the member really does with the buffer.
         use(i, "operand", {Use::accumulate, Use::read, Use::write});
       } else {
         use(i, "operand", {Use::accumulate});

@@ -12,22 +12,18 @@ namespace orrery::verifying {
 
 namespace {
 
-// Matching and deadlock between ranks, without times.
+// Checks matching and deadlock between ranks, without times.
 //
-// Who takes part.  One actor per class of ranks is enough when every transfer's
-// group and every group that keeps only some members lie along the class axes.
-// Then partners of a rank differ from it along class axes only, or are ranks of
-// whole groups: what a rank's op waits for, projected to classes, is the same
-// for all ranks of its class.  A wait-for cycle among ranks projects to a cycle
-// among classes; and a cycle among classes lifts to a path of any length among
-// finitely many ranks, so to a cycle.  Within a whole group along other axes
-// the ranks of a class run the same list and meet op by op.  Where the
-// condition fails, every rank is an actor.
+// Who takes part: One actor per class of ranks is enough when every transfer's group and every group that keeps only
+// some members lie along the class axes. Then partners of a rank differ from it along class axes only, or are ranks of
+// whole groups. What a rank's op waits for, projected to classes, is therefore the same for all ranks of its class. A
+// wait-for cycle among ranks projects to a cycle among classes; and a cycle among classes lifts to a path of any length
+// among finitely many ranks, so to a cycle. Within a whole group along other axes the ranks of a class run the same
+// list and meet op by op. Where the condition fails, every rank is an actor.
 //
-// What is simulated.  Matching is fixed by list order (the k-th collective on a
-// group meets the k-th, the k-th send the k-th receive), so nothing is left to
-// choose: an op starts when what it waits for has ended, and ends when its
-// partners' ops have started.  Advancing in any order reaches the same end.
+// What is simulated: Matching is fixed by list order (the k-th collective on a group meets the k-th, the k-th send the
+// k-th receive), so nothing is left to choose: an op starts when what it waits for has ended, and ends when its
+// partners' ops have started. Advancing in any order reaches the same end.
 //
 // One op at a time implies lanes side by side: every lane edge and every wait
 // goes from an earlier op of the list to a later one, so a wait-for cycle with
@@ -96,7 +92,7 @@ class Order {
     for (const RankClass& c : p_.classes) {
       for (const Slot& s : setup_ ? c.setup : c.step) ops += s.repeat * p_[s.block].ops.size();
     }
-    // Ranks that fold into no classes are walked one by one.
+    // Ranks that do not fold into classes are walked one by one.
     if (!folded_ && (count > 1'000'000 || count * (ops / p_.classes.size() + 1) > 100'000'000)) {
       f_.add("program.size", fmt::format("{} ranks whose transfers cross classes are too many to check", count));
       return false;
@@ -122,7 +118,7 @@ class Order {
 
   static const Collective& collective(const Meeting& m) { return std::get<Collective>(m.run.op->action); }
 
-  /// Why two members' ops are not the same collective; empty when they are.
+  /// Tells why two members' ops are not the same collective; empty when they are.
   std::string difference(const Meeting& a, const Meeting& b) const {
     const Collective& x = collective(a);
     const Collective& y = collective(b);
@@ -147,7 +143,7 @@ class Order {
   }
 
   void match_collectives() {
-    // Of every actor, its collectives on each group in list order.
+    // For each actor, its collectives on each group in list order.
     std::vector<std::map<std::uint32_t, std::vector<std::uint32_t>>> sequences(actors_.size());
     for (std::uint32_t a = 0; a < actors_.size(); ++a) {
       for (std::uint32_t m = 0; m < actors_[a].meetings.size(); ++m) {
@@ -184,7 +180,7 @@ class Order {
       Meeting& m = actors_[a].meetings[mine[k]];
       const std::string what = difference(m, actors_[b].meetings[theirs[k]]);
       if (!what.empty()) {
-        // Both sides see it; the first tells.
+        // Both sides find the mistake; only the first reports it.
         if (a < b) {
           wrong("program.collective",
                 fmt::format("{}: collective {} of the group here and on rank {}", what, k, index(actors_[b].rank)), a,
@@ -205,7 +201,7 @@ class Order {
   // --- transfers -----------------------------------------------------------
 
   void match_transfers() {
-    // (channel, from, to) in ranks: the folded actors are closed under partners.
+    // Keys are (channel, from, to) in ranks: the folded actors are closed under partners.
     std::map<std::tuple<std::uint8_t, std::uint32_t, std::uint32_t>, std::pair<std::vector<End>, std::vector<End>>> all;
     for (std::uint32_t a = 0; a < actors_.size(); ++a) {
       const Rank here = actors_[a].rank;
@@ -246,7 +242,7 @@ class Order {
                             from, to, channel, s.bytes, r.bytes),
                 s.actor, s.meeting);
         } else if (s.what.buffer == r.what.buffer && s.what != r.what) {
-          // One declaration means one tensor of the model: its instance is the same wherever it lies.
+          // A declaration stands for one tensor of the model: its instance is the same wherever it lies.
           wrong(
               "program.transfer",
               fmt::format("message {} from rank {} to {} on channel {} is sent as {} of layer {} and microbatch {} and "
@@ -273,7 +269,7 @@ class Order {
   // --- deadlock ------------------------------------------------------------
 
   void simulate() {
-    // at[a]: the meeting that a has started and not ended; all before it have ended.
+    // at[a] is the meeting that a has started and not ended; all meetings before it have ended.
     std::vector<std::uint32_t> at(actors_.size(), 0);
     std::vector<std::vector<std::uint32_t>> sleepers(actors_.size());  ///< who waits for an actor to move on
     std::vector<std::uint32_t> awake(actors_.size());
@@ -339,7 +335,7 @@ class Order {
 
   /// Whether it also happens when lanes run side by side.
   [[nodiscard]] bool lanes_deadlock() const {
-    // Two nodes per timed op: started, ended.  pending counts what each still waits for.
+    // Each timed op has two nodes: started, ended. pending counts what each still waits for.
     std::vector<std::uint32_t> pending;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;  ///< (node, node that waits for it)
     std::vector<std::vector<std::uint32_t>> meeting_nodes(actors_.size());

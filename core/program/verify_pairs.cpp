@@ -12,10 +12,9 @@ namespace orrery::verifying {
 
 namespace {
 
-// Ops that come in pairs, counted over a step: what is differentiated forward
-// is differentiated backward, a gradient that something adds to is used by an
-// update (and by the norm, where there is one), parts that are updated are
-// gathered.  A list that has lost one of a pair is sound in every other respect.
+// Ops that come in pairs are counted over a step. What is differentiated forward is differentiated backward, a gradient
+// that something adds to is used by an update (and by the norm, where there is one), and parts that are updated are
+// gathered. A list that has lost one of a pair is sound in every other respect.
 
 using Kind = KernelKind;
 
@@ -64,7 +63,7 @@ bool covers(Cover cover, std::uint64_t low, std::uint64_t high) {
 class Pairs {
  public:
   Pairs(Findings& f, std::uint32_t rank_class) : f_(f), p_(f.program()), class_(rank_class) {
-    // Buffers of gradients that do not outlive the step: their sums must be passed on.
+    // Gradient buffers that do not outlive the step: their sums must be passed on.
     std::set<std::uint32_t> kept;
     for_each_op(p_, p_.classes[class_].setup, [&](const OpRun& run) {
       const auto* alloc = std::get_if<Alloc>(&run.op->action);
@@ -86,7 +85,7 @@ class Pairs {
     updates();
     if (!lost_means_.empty()) wrong("program.pairing", "the loss is summed, but its mean is never taken");
     for (const auto& [instance, cover] : below_) {
-      // Where the device keeps no copy the next step brings one.
+      // Where the device keeps no copy, the next step brings one.
       if (!cover.empty() && resident_.contains({*p_[instance.buffer].parameters, instance.layer})) {
         wrong("program.update", fmt::format("{} of layer {} is updated and never copied to the device",
                                             p_[instance.buffer].name, instance.layer));
@@ -106,9 +105,10 @@ class Pairs {
     int recomputed_products = 0, recomputed_ropes = 0, recomputed_biases = 0;
     int biased = 0;  ///< forward ops that add a bias
     int products = 0, weight_products = 0;
-    int differentiated = 0, input_products = 0;  ///< forward products of what was computed, and their inputs' gradients
+    int differentiated = 0, input_products = 0;  ///< forward products of computed inputs, and gradients of those inputs
     int dropped = 0;
-    int added_inputs = 0;  ///< products that add to an input gradient, as a router's does to its experts'
+    int added_inputs = 0;  ///< products that add to an input gradient, as a router's product does to its experts'
+                           ///< gradient
   };
 
   void wrong(const char* code, const std::string& what) { f_.add(code, fmt::format("{} (class {})", what, class_)); }
@@ -119,13 +119,13 @@ class Pairs {
   [[nodiscard]] Instance instance(const OpRun& run, const View& v) const {
     return instance_of(p_, v.buffer, v.layer_shift, run.layer, run.microbatch);
   }
-  /// What all ranks together cover with their parts.
+  /// The elements that all ranks together cover with their parts.
   [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> reach(const View& v) const {
     return {v.offset, v.offset + v.count * size(p_.mesh, v.member_of)};
   }
 
-  /// What is added to a gradient ends in an update: directly, or through a
-  /// reduce-scatter that takes it before the buffer ends or is cleared.
+  /// Every sum that is added to a gradient ends in an update: directly, or through a reduce-scatter that takes it
+  /// before the buffer ends or is cleared.
   void pending(const OpRun& run) {
     const auto drop = [&](const Instance& i) {
       if (!pending_[i].empty()) {
@@ -222,7 +222,7 @@ class Pairs {
     gradients(run, k);
   }
 
-  /// Whether some buffer holds the gradient of the table that the view is of.
+  /// Whether some buffer holds the gradient of the view's table.
   [[nodiscard]] bool is_trained(const View& v) const {
     const auto& table = p_[v.buffer].parameters;
     if (!table) return true;  // gathered from the table's parts
@@ -230,7 +230,7 @@ class Pairs {
                        [&](const Buffer& b) { return b.role == Role::gradient && b.parameters == table; });
   }
 
-  /// Gradients go to the host for its update, and the weights that it makes come back.
+  /// Gradients go to the host for its update, and the updated weights come back.
   void copied(const OpRun& run) {
     for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
       const View &from = view(run, i), &to = view(run, i + 1);
@@ -256,7 +256,7 @@ class Pairs {
     trust(run, k);
     factored(run, k);
     if (k.kind == Kind::lars_norms || k.kind == Kind::adafactor_squares || k.kind == Kind::adafactor_moments) return;
-    // LAMB takes the gradient into its moments; the update from those is looked at by trust().
+    // LAMB takes the gradient into its moments; trust() checks the update from those.
     const bool update = k.kind == Kind::sgd_update || k.kind == Kind::adam_update || k.kind == Kind::lars_update ||
                         k.kind == Kind::lamb_moments || k.kind == Kind::lamb_update || k.kind == Kind::adafactor_update;
     if (k.kind == Kind::clip_factor) clips_ = true;
@@ -298,8 +298,7 @@ class Pairs {
     }
   }
 
-  /// A trust ratio needs the norms of all that the update changes, and LAMB's
-  /// moments end in an update.
+  /// A trust ratio needs the norms of everything that the update changes, and LAMB's moments end in an update.
   void trust(const OpRun& run, const Kernel& k) {
     const std::uint32_t last = run.op->views.count - 1;
     if (k.kind == Kind::lamb_moments) {
@@ -317,7 +316,7 @@ class Pairs {
                                         high, p_[v.buffer].name, run.layer));
   }
 
-  /// Adafactor's means are of all squares that the update needs, and so is the norm of the update.
+  /// Adafactor's means, and the norm of the update, cover all squares that the update needs.
   void factored(const OpRun& run, const Kernel& k) {
     const bool squares = k.kind == Kind::adafactor_squares, moments = k.kind == Kind::adafactor_moments;
     if (!squares && !moments && k.kind != Kind::adafactor_update) return;
@@ -406,7 +405,8 @@ class Pairs {
   std::map<Instance, Cover> updated_, squared_, scattered_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> resident_;  ///< (table, layer) of weights that the device keeps
   std::map<Instance, Cover> unsaved_;                           ///< updated in buffers that pass
-  std::map<Instance, Cover> below_;  ///< weights in host memory that no copy has brought to the device since
+  std::map<Instance, Cover> below_;  ///< weights in host memory that no copy has brought to the device since they were
+                                     ///< written
   /// Elements of a gradient that are copies of another's.
   struct CopyOf {
     std::pair<std::uint64_t, std::uint64_t> to;
@@ -414,7 +414,8 @@ class Pairs {
     std::pair<std::uint64_t, std::uint64_t> from;
   };
   std::map<Instance, std::vector<CopyOf>> copies_of_;
-  std::map<Instance, Cover> measured_, applied_;  ///< what norms of tensors cover; LAMB's moments that were applied
+  std::map<Instance, Cover> measured_, applied_;  ///< elements covered by norms of tensors; LAMB's moments that were
+                                                  ///< applied
   std::map<Instance, Cover> summed_;              ///< what Adafactor's sums cover
   std::map<Instance, bool> added_;
   std::set<std::uint32_t> passed_on_;

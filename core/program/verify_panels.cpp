@@ -4,8 +4,8 @@
 
 namespace orrery::verifying {
 
-// Matrices that lie in blocks on a grid of ranks, whose products are made panel
-// by panel (SUMMA): each block of a sum must come once.
+// Matrices that lie in blocks on a grid of ranks, whose products are made panel by panel (SUMMA). Each block of a sum
+// must come exactly once.
 
 Blocks blocks_of(Regions& regions, const OpRun& run, const View& v) {
   const Region* last = nullptr;

@@ -16,21 +16,21 @@ class Findings {
       : program_(&program), progress_(std::move(progress)) {}
 
   void add(std::string code, std::string message);
-  /// At an op of a block, in no particular run.
+  /// Adds a violation at an op of a block, in no particular run.
   void add_at(std::string code, std::string message, BlockId block, std::uint32_t op);
-  /// At one run of an op on one rank.
+  /// Adds a violation at one run of an op on one rank.
   void add_run(std::string code, std::string message, Rank rank, bool setup, const OpRun& run);
 
   [[nodiscard]] bool empty() const { return list_.empty(); }
   [[nodiscard]] bool full() const { return list_.size() >= 20; }
   [[nodiscard]] const Program& program() const { return *program_; }
-  /// The share of all work at which the part at hand begins, and its own.
+  /// Sets where the current part begins as a share of all work, and its own share.
   void part(double begin, double share) {
     begin_ = begin;
     share_ = share;
     reached(0, 1);
   }
-  /// How much of the part at hand is done.
+  /// Reports how much of the current part is done.
   void reached(std::uint64_t done, std::uint64_t total) const {
     constexpr double units = 1000.0;
     if (!progress_) return;

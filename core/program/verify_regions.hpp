@@ -9,35 +9,34 @@
 
 namespace orrery::verifying {
 
-// What the elements of every buffer of one rank are at some place of its list:
-// the record that the rules about values (verify_values.cpp, and the files that
-// it calls) write and read.  Hazards are excluded before, so values follow list
-// order.
+// A record of what the elements of every buffer of one rank are at some place of its list. The rules about values
+// (verify_values.cpp, and the files that it calls) write and read it. Hazards are ruled out before, so values follow
+// list order.
 
 /// A set of mesh axes.
 using AxisBits = std::uint16_t;
 
 [[nodiscard]] constexpr AxisBits bit(Axis a) { return static_cast<AxisBits>(1U << index(a)); }
-/// Those of more than one rank.
+/// The axes with more than one rank.
 [[nodiscard]] AxisBits bits(const Mesh&, const AxisList&);
 [[nodiscard]] std::string names(AxisBits);
-/// Axes that cut dimensions [from, to) of a shard.
+/// The axes that cut dimensions [from, to) of a shard.
 [[nodiscard]] AxisBits cuts(const Program&, const Shard&, std::size_t from = 0, std::size_t to = Shard::max_dims);
-/// The same without the class axes: ranks along those run other lists, so a
-/// cut says nothing about sums (experts, SUMMA).
+/// The same without the class axes. Ranks along those run other lists, so a cut says nothing about sums (experts,
+/// SUMMA).
 [[nodiscard]] AxisBits sums(const Program&, const Shard&, std::size_t from, std::size_t to);
 
 [[nodiscard]] inline const View& view(const OpRun& run, std::uint32_t i) {
   return run.block->views[run.op->views.first + i];
 }
-/// The parameter that a view of a flat buffer is, if it is one.
+/// The parameter that a view of a flat buffer covers, if it covers one.
 [[nodiscard]] const ParameterSlice* slice_of(const Program&, const View&);
 
 inline constexpr std::uint32_t no_block = ~std::uint32_t{0};
 
-/// Where a matrix lies in blocks on a group and its product is made step by
-/// step: which member's block this is, and which of them it is made of so far.
-/// A sum over blocks has the sum of their marks; each must come once.
+/// Describes a matrix that lies in blocks on a group and whose product is made step by step: the member whose block
+/// this is, and the members whose blocks it is made of so far. A sum over blocks has the sum of their marks; each must
+/// come once.
 struct Blocks {
   std::uint32_t block = no_block;  ///< a panel, or a product with one
   std::uint32_t members = 0;       ///< of the group that has the blocks
@@ -57,11 +56,9 @@ struct Blocks {
   }
 };
 
-/// How far a cut attention has come.  Keys and their gradients know how many
-/// places along the ring of all ranks, and inside a narrow ring of it, they stand
-/// from their own rank; a context, a log-sum-exp and a gradient know how many keys
-/// (or queries) of the whole sequence they have met, so that a lost pass, part or
-/// merge shows.
+/// How far a cut attention has come. Keys and their gradients know how many places they stand from their own rank,
+/// along the ring of all ranks and along a narrow ring inside it. A context, a log-sum-exp and a gradient know how many
+/// keys (or queries) of the whole sequence they have met. So a lost pass, part or merge shows.
 struct Attended {
   std::uint64_t hops = 0, turns = 0;    ///< turns: inside the narrow ring
   std::uint64_t ranks = 1, narrow = 1;  ///< of the rings; narrow 1: there is none
@@ -76,7 +73,7 @@ struct Region {
   AxisBits partial = 0;
   std::uint64_t content = 0;
   std::uint64_t origin =
-      0;  ///< content that this has the elements of, elsewhere, masked or of another type; 0: its own
+      0;  ///< content whose elements these are, in another place, masked or of another type; 0: its own
   Blocks blocks;
   Attended attended;
 };
@@ -98,10 +95,10 @@ class Regions {
   Regions(Findings& f, std::uint32_t rank_class) : f_(f), p_(f.program()), rank_(representative(p_, rank_class)) {}
 
   [[nodiscard]] const Program& program() const { return p_; }
-  /// Before each walk.
+  /// Called before each walk.
   void begin(bool setup) { setup_ = setup; }
   [[nodiscard]] bool setup() const { return setup_; }
-  /// Before each op.
+  /// Called before each op.
   void next_op() { ++stamp_; }
   [[nodiscard]] std::uint64_t stamp() const { return stamp_; }
 
@@ -118,12 +115,12 @@ class Regions {
 
   /// Whether this step has written all elements of the view.
   [[nodiscard]] bool covered(const OpRun&, const View&);
-  /// How the elements of a view were made.  What the step has not written is itself.
+  /// How the elements of a view were made. Elements that the step has not written stand for themselves.
   [[nodiscard]] std::uint64_t content(const OpRun&, const View&);
-  /// The content that a view has the elements of.
+  /// The content whose elements the view has.
   [[nodiscard]] std::uint64_t origin(const OpRun&, const View&);
   [[nodiscard]] AxisBits partial_of(const OpRun&, const View&);
-  /// The op at hand writes the view.
+  /// Records that the current op writes the view.
   void put(const OpRun&, const View&, AxisBits partial, std::uint64_t content, const Blocks& blocks = {},
            const Attended& attended = {}, std::uint64_t origin = 0);
 

@@ -8,10 +8,9 @@
 
 namespace orrery::verifying {
 
-// A value is *partial* over a mesh axis when the true one is the sum over the
-// ranks of that axis: a product whose inner dimension the axis cuts, an
-// embedding of one part of the vocabulary, a gradient from one part of the
-// tokens.  Which kernels make such values, follows from the shards of operands.
+// A value is *partial* over a mesh axis when the true value is the sum over the ranks of that axis. Examples are a
+// product whose inner dimension the axis cuts, an embedding of one part of the vocabulary, and a gradient from one part
+// of the tokens. The shards of operands decide which kernels make such values.
 
 bool takes_partial(const Kernel& k, std::uint32_t i) {
   switch (k.kind) {
@@ -35,7 +34,7 @@ bool is_factored(KernelKind kind) {
   return kind == KernelKind::adafactor_squares || kind == KernelKind::adafactor_moments;
 }
 
-/// Axes along which ranks hold other parts of the parameters that a view of a gradient is for.
+/// Axes along which ranks hold other parts of the parameters that a view of a gradient covers.
 AxisBits parts_of_segment(const Program& p, const View& g) {
   AxisBits out = bits(p.mesh, g.member_of);
   if (!p[g.buffer].parameters) return out;
@@ -74,7 +73,7 @@ AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::u
     case KernelKind::dispatch_backward:
     case KernelKind::combine_forward:
     case KernelKind::combine_backward: {
-      // Of the results of the last, only the gates' gradients are made from what may be partial.
+      // The last kernel has several results; only the gates' gradients are made from operands that may be partial.
       AxisBits out = 0;
       for (std::uint32_t j = 0; j < run.op->views.count; ++j) {
         if (takes_partial(k, j) && (k.kind != KernelKind::combine_backward || i == 5)) {
@@ -119,14 +118,14 @@ AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::u
       }
       break;
     case KernelKind::sum_squares:
-      // Other ranks hold other parameters, other parts of them, or their share of the weight.
+      // Other ranks hold other parameters, other parts of them, or their own share of the weight.
       return static_cast<AxisBits>(bits(p.mesh, p.class_axes) | parts_of_segment(p, view(run, 0)));
     case KernelKind::lamb_moments:
     case KernelKind::lars_norms:
     case KernelKind::adafactor_squares:
     case KernelKind::adafactor_moments:
       if (i + 1 == run.op->views.count) {
-        // Ranks that hold the same add a share each.
+        // Each of the ranks that hold the same adds a share.
         const AxisBits alike =
             k.parameter < 1.0 ? bits(p.mesh, {Axis::tensor, Axis::depth, Axis::row, Axis::column}) : AxisBits{0};
         auto parts = static_cast<AxisBits>(parts_of_segment(p, view(run, 0)) | alike);
@@ -137,7 +136,7 @@ AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::u
       break;
     default: break;
   }
-  // A weight's gradient made in a workspace: on which tokens, its operands' shards say.
+  // A weight's gradient made in a workspace: its operands' shards say from which tokens.
   if ((k.kind == KernelKind::gemm || k.kind == KernelKind::embed_backward) && k.pass == Pass::weight_gradient &&
       p[target.buffer].role != Role::gradient) {
     AxisBits tokens = 0;
@@ -148,7 +147,7 @@ AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::u
     }
     return tokens;
   }
-  // A parameter's gradient from operands that an axis cuts while it does not cut the parameter.
+  // A parameter's gradient, made from operands that an axis cuts although it does not cut the parameter.
   if (p[target.buffer].role == Role::gradient && k.kind != KernelKind::fill) {
     const ParameterSlice* s = slice_of(p, target);
     const AxisBits own = s != nullptr ? cuts(p, s->shard) : AxisBits{0};

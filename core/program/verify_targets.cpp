@@ -10,10 +10,9 @@ namespace orrery::verifying {
 
 namespace {
 
-// Which tokens a loss is of.  The model is asked for the next token, prediction
-// module k for that of k further on; each loss is the mean over its own targets,
-// and the means are added to one.  A list that takes another's targets or count
-// trains something else and is sound in every other respect.
+// Checks which tokens a loss is for. The model predicts the next token, and prediction module k the token k further on.
+// Each loss is the mean over its own targets, and the means are added to one. A list that takes another module's
+// targets or count trains something else and is sound in every other respect.
 
 class Targets {
  public:

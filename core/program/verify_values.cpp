@@ -15,20 +15,17 @@ namespace orrery::verifying {
 
 namespace {
 
-// What the elements mean, in one walk over a step: which are sums still to be
-// made, which are left from the step before, which op ran twice.  Hazards are
-// excluded by now, so values follow list order.
+// Checks what the elements mean, in one walk over a step: which are sums still to be made, which are left from the step
+// before, which op ran twice. Hazards are excluded by now, so values follow list order.
 //
-// The record of every written region is verify_regions', and what kernels make
-// of it stands in files by concept: sums over ranks (verify_sums), products of
-// blocks (verify_panels), attention cut over positions (verify_attention),
+// verify_regions keeps the record of every written region. What kernels make of it stands in files by concept: sums
+// over ranks (verify_sums), products of blocks (verify_panels), attention cut over positions (verify_attention),
 // gradients that modules hand to each other (verify_handovers).
 //
-// Every value also has a *content*: a hash of how it was made, the same where
-// it is recomputed, gathered again or fetched from host memory.  A weight's
-// gradient must be made from the very input that met the weight going forward,
-// and no norm may take a gradient that another norm has taken: a buffer that
-// was not filled anew gives itself away.
+// Every value also has a *content*: a hash of how it was made, the same where it is recomputed, gathered again or
+// fetched from host memory. A weight's gradient must be made from the very input that met the weight in the forward
+// pass, and no norm may take a gradient that another norm has taken. So a buffer that was not filled anew gives itself
+// away.
 
 class Values {
  public:
@@ -67,7 +64,7 @@ class Values {
   }
 
  private:
-  /// A part of a sum goes into the sum before its memory does.
+  /// A part of a sum must go into the sum before its memory is freed.
   void given_up(const OpRun& run, const Free& gone) {
     for (const Region& r : regions_.of(instance_of(p_, gone.what, gone.layer_shift, run.layer, run.microbatch))) {
       if (r.used || r.partial == 0) continue;
@@ -79,7 +76,7 @@ class Values {
     }
   }
 
-  /// A whole copy of weights of which this rank keeps a part in another buffer.
+  /// Whether the view is a whole copy of weights, of which this rank keeps a part in another buffer.
   [[nodiscard]] bool is_weight(const View& v) const {
     const Buffer& b = p_[v.buffer];
     return b.role == Role::weight && b.parameters && b.flat_split.empty() && v.member_of.empty();
@@ -87,7 +84,7 @@ class Values {
 
   // --- an op that runs twice -----------------------------------------------
 
-  /// What the op does and to which elements.
+  /// A key for what the op does and to which elements.
   [[nodiscard]] std::uint64_t key(const OpRun& run) const {
     Hash h;
     h.add(run.op->action.index());
@@ -115,7 +112,7 @@ class Values {
     return h.value;
   }
 
-  /// When its operands were last written.
+  /// The times when the op's operands were last written.
   [[nodiscard]] std::uint64_t stamps(const OpRun& run) {
     Hash h;
     for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
@@ -129,7 +126,7 @@ class Values {
     return h.value;
   }
 
-  /// Whether doing it again gives something else: sums, updates, messages.
+  /// Whether repeating the op gives another result: sums, updates, messages.
   [[nodiscard]] static bool adds(const OpRun& run, const View& v) {
     return v.use == View::Use::accumulate || std::holds_alternative<Exchange>(run.op->action);
   }
@@ -139,7 +136,7 @@ class Values {
     if (run.op->views.count == 0) return;
     const auto before = ran_.find(key_);
     if (before == ran_.end() || before->second != stamps(run)) return;
-    // Copying the same again is a waste, and allowed where the first copy was of use.
+    // Copying the same elements again is a waste, but allowed where the first copy was of use.
     const auto* c = std::get_if<Collective>(&run.op->action);
     bool again = c != nullptr && c->kind == Collective::Kind::reduce_scatter;
     bool unused = true;
@@ -178,7 +175,7 @@ class Values {
       return;
     }
     if (const auto copy = copies_.find(regions_.instance(run, v)); copy != copies_.end() && is_weight(v)) {
-      // A gathered copy of weights is that of the values at the time.
+      // A gathered copy of weights holds the values of the time of the gather.
       OpRun then = run;
       then.layer = copy->second.layer;
       for (const Region& r : regions_.of(then, copy->second.from)) {
@@ -187,7 +184,7 @@ class Values {
         break;
       }
     }
-    // Reductions take partial sums, copies and gathers carry them along.
+    // Reductions take partial sums; copies and gathers carry them along.
     const auto* c = std::get_if<Compute>(&run.op->action);
     blocks_are_there(regions_, run, v);
     if (c == nullptr && !std::holds_alternative<Exchange>(run.op->action)) return;
@@ -201,7 +198,7 @@ class Values {
         return;
       }
     }
-    // A sum of rows, each times a number, is partial as they are.
+    // A sum of rows, each times a number, is as partial as the rows are.
     if (c != nullptr && takes_partial(run.block->kernels[c->kernel], static_cast<std::uint32_t>(&v - &view(run, 0))))
       return;
     // Adding one more part keeps a sum partial.
@@ -214,7 +211,7 @@ class Values {
     }
   }
 
-  /// Uses of contents that tell when a buffer was not filled anew.
+  /// Tests uses of contents that show when a buffer was not filled anew.
   void same_input(const OpRun& run, const Kernel& k) {
     const auto norm_input =
         k.kind == KernelKind::layer_norm_backward_input || k.kind == KernelKind::rms_norm_backward_input;
@@ -232,7 +229,7 @@ class Values {
     key.add((std::uint64_t{run.layer} << 32) | run.microbatch);
     key.add(*b.parameters);
     key.add(weight.offset);
-    // The head's product is transposed: there the input is the second operand of the gradient's.
+    // The head's product is transposed: its input is the second operand of the gradient's product.
     if (k.pass == Pass::forward && b.role == Role::weight) {
       inputs_[key.value] = regions_.content(run, view(run, 0));
       if (view(run, sum).use == View::Use::accumulate) joint_.insert(key.value);
@@ -247,7 +244,7 @@ class Values {
                        run);
       } else if (!joint_.contains(key.value) &&
                  !output_gradients_.insert(first == forward->second ? second : first).second) {
-        // Layers are sequences of products: no two of them have one output, but for those that add to another's.
+        // Layers are sequences of products: no two products have one output, except where one adds to another's.
         regions_.wrong(
             "program.stale",
             fmt::format("the gradient of {} is made from an output gradient that belongs to another product", name),
@@ -263,7 +260,7 @@ class Values {
                          (k.kind == KernelKind::cross_entropy_loss && holders_.of_loss().size() > 1);
     return several ? bits(p_.mesh, p_.class_axes) : AxisBits{0};
   }
-  /// A sum over some classes is whole only if all that hold the module take part.
+  /// A sum over some classes is whole only if all classes that hold the module take part.
   void all_holders(const OpRun& run, const Collective& c, const View& v) {
     if (v.use == View::Use::read || (bits(p_.mesh, p_[c.group].axes) & bits(p_.mesh, p_.class_axes)) == 0) return;
     const auto& classes = holders_.of(regions_.instance(run, v));
@@ -292,7 +289,7 @@ class Values {
       attended[i] = attend(regions_, run, k, i);
       if (v.use == View::Use::accumulate) partial[i] = static_cast<AxisBits>(partial[i] | regions_.partial_of(run, v));
     }
-    // Data is told apart by what it is, not by what it is made from.
+    // Data is identified by what it is, since it is not made from anything.
     if (k.kind == KernelKind::load_tokens || k.kind == KernelKind::load_targets ||
         k.kind == KernelKind::load_segments || k.kind == KernelKind::load_patches) {
       made.add(run.microbatch);
@@ -314,7 +311,8 @@ class Values {
       Hash h;
       h.add(0x100U + index(c.kind));
       h.add(index(c.group));
-      // What a permute brings was made on its rank as the own is made here: the same again when made again.
+      // A permuted content was made on its rank in the way that this rank makes its own, so it is the same when it is
+      // made again.
       if (c.kind == Collective::Kind::permute) h.add((std::uint64_t{index(c.root)} << 32) | c.width);
       h.add(regions_.content(run, v));
       return h.value;
@@ -403,7 +401,7 @@ class Values {
   void perform(const OpRun&, const Alloc&) {}
   void perform(const OpRun&, const Free&) {}
 
-  /// Content that came from another rank: like no other.
+  /// Content that came from another rank, unlike any other.
   [[nodiscard]] std::uint64_t arrived() const {
     Hash h;
     h.add(regions_.stamp());

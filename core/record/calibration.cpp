@@ -10,8 +10,8 @@ namespace orrery {
 
 namespace {
 
-/// Where a size lies on an axis: between points `low` and `low + 1`, at share
-/// `high` of the way in logarithms.  Outside the axis: on its border.
+/// Where a size lies on an axis: between points `low` and `low + 1`, with `high` the share of the way in logarithms. A
+/// size outside the axis lies on its border.
 struct Place {
   std::size_t low = 0;
   double high = 0.0;
@@ -55,7 +55,7 @@ Bytes memory_traffic(const Kernel& k, Bytes touched) {
   switch (k.kind) {
     case KernelKind::embed_forward:
     case KernelKind::embed_backward: {
-      // A token number, its row of the table (backward: read and written) and its row of x.
+      // Each token moves its number, its row of the table (backward: read and written) and its row of x.
       const double rows = static_cast<double>(k.rows);
       const double moves = k.kind == KernelKind::embed_forward ? 2.0 : 3.0;
       return std::min(touched, Bytes::of(4.0 * rows + moves * rows * static_cast<double>(k.columns) * element));

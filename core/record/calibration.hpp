@@ -15,9 +15,8 @@ namespace orrery {
 
 /// Positive values on a grid of one to three sizes.
 ///
-/// Between grid points a value is interpolated linearly in the logarithms of
-/// sizes and value (a power law between neighbours); outside the grid it keeps
-/// the value of the border, so a rate stays a rate.
+/// Between grid points a value is interpolated linearly in the logarithms of sizes and value (a power law between
+/// neighbours). Outside the grid it keeps the value of the border, so a rate stays a rate.
 struct RateTable {
   std::vector<std::vector<double>> axes;  ///< each strictly increasing, all > 0
   std::vector<double> values;             ///< row-major over the axes, all > 0
@@ -78,19 +77,19 @@ struct KernelRate {
   friend bool operator==(const KernelRate&, const KernelRate&) = default;
 };
 
-/// Messages between two ranks of one process or node, where they were measured;
-/// in their place stand the network levels of the cluster otherwise.
+/// Messages between two ranks of one process or node, where they were measured. Otherwise the network levels of the
+/// cluster stand in their place.
 struct MessageRate {
-  Seconds latency;         ///< of one step of a collective among ranks that come together
+  Seconds latency;         ///< latency of one step of a collective among ranks that arrive together
   Seconds latency_shared;  ///< the same with more ranks than cores
-  Seconds wake;            ///< of a message whose receiver has long been waiting, as between pipeline stages
+  Seconds wake;            ///< latency of a message whose receiver has long been waiting, as between pipeline stages
   RateTable send;          ///< bytes/s of one message over its bytes, latency apart
-  RateTable copy;          ///< the same of a step in which every rank sends and receives
-  RateTable add;           ///< the same of a step that also adds what comes in
+  RateTable copy;          ///< the same for a step in which every rank sends and receives
+  RateTable add;           ///< the same for a step that also adds what comes in
   friend bool operator==(const MessageRate&, const MessageRate&) = default;
 };
 
-/// Generations of NVIDIA's devices between which NCCL's tuning tables differ.
+/// Generations of NVIDIA's devices. NCCL's tuning tables differ between them.
 enum class GpuGeneration : std::uint8_t { volta, ampere, hopper, blackwell };
 
 /// How long collectives take over one kind of link, given what NCCL's own tuning model says they take:
@@ -100,7 +99,7 @@ enum class GpuGeneration : std::uint8_t { volta, ampere, hopper, blackwell };
 ///     t     time by NCCL's model     floor      one launch after the other, however few the bytes
 ///     fill  what pipelines lose while they are short, all of it from times of some `fill_time` on
 ///
-/// T grows with t, and T / t does not: so of two algorithms NCCL's choice stays the faster one, no collective gets
+/// T grows with t, and T / t does not. So among two algorithms NCCL's choice stays the faster one, no collective gets
 /// cheaper with more bytes, and parts never cost less than the whole.
 struct LinkCurve {
   Seconds floor;
@@ -111,7 +110,7 @@ struct LinkCurve {
   friend bool operator==(const LinkCurve&, const LinkCurve&) = default;
 };
 
-/// Collectives by NCCL's tuning model (sim/cost/nccl), for devices that NVLink and switches join.
+/// Constants for collectives by NCCL's tuning model (sim/cost/nccl), on devices that NVLink and switches join.
 struct NcclConstants {
   GpuGeneration generation = GpuGeneration::hopper;
   LinkCurve node;     ///< groups whose members NVLink joins
@@ -128,15 +127,15 @@ struct ProcessMemory {
   friend bool operator==(const ProcessMemory&, const ProcessMemory&) = default;
 };
 
-/// A node's disk as it was measured, in place of what the cluster's file says of it.
+/// A node's disk as it was measured; replaces the figures of the cluster's file.
 struct DiskRate {
   Bandwidth read, write;  ///< of one node
   Seconds latency;        ///< of one copy, before its first byte
   friend bool operator==(const DiskRate&, const DiskRate&) = default;
 };
 
-/// Constants that turn a Program's work into time on one kind of device:
-/// measured by `orrery calibrate` or shipped under models/calibration.
+/// Constants that turn a Program's work into time on one kind of device. `orrery calibrate` measures them, or they are
+/// shipped under models/calibration.
 ///
 /// Measured rates win; where a kernel has none, the roofline with the
 /// efficiencies below is used.  All efficiencies lie in (0, 1].
@@ -163,22 +162,22 @@ struct Calibration {
 
   std::vector<KernelRate> kernels;
   std::optional<MessageRate> messages;
-  std::uint32_t cores = 0;             ///< of the measured machine, which its CPU ranks share; 0: as the device says
+  std::uint32_t cores = 0;             ///< number on the measured machine, shared by its CPU ranks; 0: as the device
+                                       ///< says
   double busy_compute_slowdown = 1.0;  ///< >= 1: time of matrix products with all cores busy over time alone
   double busy_memory_slowdown = 1.0;   ///< >= 1: the same for all other kernels
   SoftwareCosts software;              ///< of the program that trains
   std::optional<ProcessMemory> memory;
-  std::vector<Calibration> others{};  ///< of the devices of ClusterSpec::other_nodes, one for each; in no file
+  std::vector<Calibration> others{};  ///< one for each entry of ClusterSpec::other_nodes, for its devices; in no file
   friend bool operator==(const Calibration&, const Calibration&) = default;
 };
 
 /// Bytes that a kernel really moves, given the size of all views it names.
 ///
-/// Most kernels move their views once: `touched`.  Lookups read only the rows
-/// they look up, not the whole table; unfused attention passes its s x s
-/// matrices through memory between its products, the softmax and the dropout
-/// (times an element of the matrix is read or written beyond the views:
-/// forward 3, with dropout 4; backward 5, with dropout 6).
+/// Most kernels move their views once: `touched`. Lookups read only the rows they look up, not the whole table. Unfused
+/// attention passes its s x s matrices through memory between its products, the softmax and the dropout. Beyond the
+/// views an element of the matrix is read or written 3 times forward (4 with dropout) and 5 times backward (6 with
+/// dropout).
 ///
 /// Source: counted from the kernels' steps: scores written, softmax (read,
 /// write), dropout (read, write, mask), product (read); backward likewise.

@@ -20,7 +20,8 @@ constexpr Limits<double> share{1e-6, 1.0};
 constexpr Limits<double> rate{1e-3, 1e24};
 constexpr Limits<double> size_range{1.0, 1e15};
 constexpr Limits<double> slowdown{1.0, 1e3};
-constexpr Limits<double> stretch{0.96, 1e3};  // NCCL counts 48 of a 400 Gbit/s port's 50 GB/s: none is beyond the line
+constexpr Limits<double> stretch{0.96, 1e3};  // NCCL counts 48 GB/s of a 400 Gbit/s port's 50 GB/s: no rate is beyond
+                                              // the line's
 const Limits<Seconds> gap{Seconds{}, Seconds::of(1.0)};
 const Limits<Bandwidth> link{Bandwidth::of(1.0), Bandwidth::of(1e18)};
 const Limits<Bytes> held{Bytes{}, Bytes::of(1e15)};
@@ -33,7 +34,7 @@ const std::vector<std::string_view>& types() {
   return names;
 }
 
-/// Of a measured product: f8 stands behind the others.
+/// Types of a measured product: f8 stands behind the others.
 const std::vector<std::string_view>& product_types() {
   static const std::vector<std::string_view> names = [] {
     std::vector<std::string_view> list = types();

@@ -22,9 +22,8 @@ struct ChromeTraceOptions {
   bool memory = true;       ///< counter track of live bytes by share
 };
 
-/// The trace as Chrome trace JSON, which Perfetto (ui.perfetto.dev) opens: a
-/// process for each rank, a thread for each lane, op names that say what
-/// happens, arguments {op, layer, microbatch, pass}, live memory as counters,
+/// The trace as Chrome trace JSON, which Perfetto (ui.perfetto.dev) opens. It has a process for each rank, a thread for
+/// each lane, op names that say what happens, arguments {op, layer, microbatch, pass}, live memory as counters, and
 /// arrows along messages.
 ///
 /// Times are microseconds with six decimals, so whole picoseconds survive and
@@ -32,16 +31,15 @@ struct ChromeTraceOptions {
 /// Requires a trace of this program.
 [[nodiscard]] std::string write_chrome_trace(const Trace&, const Program&, const ChromeTraceOptions& = {});
 
-/// Where a long trace goes piece by piece, so that it need not stand in memory.
+/// Where a long trace goes piece by piece, so that it need not fit in memory.
 struct ChromeTraceSink {
   std::function<void(std::string_view)> write;   ///< the next part of the text; may throw
   WorkProgress progress;                         ///< ops written, of all ranks' ops and arrows
   const std::atomic<bool>* cancelled = nullptr;  ///< once true, the trace ends with the rank at hand
 };
 
-/// The same, into a sink.  Returns the number of ranks written.  A trace that is
-/// cancelled is whole for the ranks that it has, and its origin says so:
-/// "simulate (stopped after 3 of 64 ranks)"; it lacks the arrows.
+/// The same, into a sink. Returns the number of ranks written. A cancelled trace is whole for the ranks that it has,
+/// and its origin says so: "simulate (stopped after 3 of 64 ranks)". It lacks the arrows.
 std::size_t write_chrome_trace(const Trace&, const Program&, const ChromeTraceOptions&, const ChromeTraceSink&);
 
 /// A job's steps between those of others.
@@ -54,12 +52,12 @@ struct JobTimeline {
   const Program* program = nullptr;
   std::vector<Step> steps;
 };
-/// Several jobs on one time axis, for viewers only (read_chrome_trace takes one step): the processes of a job are named
-/// by it, "a rank 3 (tensor 1)".  The sink's progress counts steps; it is never cancelled.
+/// Several jobs on one time axis, for viewers only (read_chrome_trace takes one step). The processes of a job have its
+/// name: "a rank 3 (tensor 1)". The sink's progress counts steps; it is never cancelled.
 void write_job_timelines(const std::vector<JobTimeline>&, const ChromeTraceSink&);
 
-/// About how many bytes the trace of a step takes (to some 15 %), known before
-/// there is one.  `all_ranks`: else one rank of each class.
+/// Estimates how many bytes the trace of a step takes (to some 15 %), before there is a trace. With `all_ranks` for all
+/// ranks, otherwise for one rank of each class.
 [[nodiscard]] double chrome_trace_size(const Program&, bool all_ranks);
 
 /// Reads a trace that write_chrome_trace wrote.  `file` names it in diagnostics;

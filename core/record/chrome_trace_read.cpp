@@ -10,8 +10,7 @@
 namespace orrery {
 namespace {
 
-/// What a trace is that orrery did not write, as far as it can be told: by its first bytes, or by the keys of its
-/// object.
+/// Describes a trace that orrery did not write, as far as its first bytes, or the keys of its object, tell.
 std::string foreign_bytes(std::string_view text) {
   if (text.starts_with("SQLite format 3")) return "an SQLite file, as Nsight Systems exports";
   if (text.starts_with("\x1f\x8b")) return "compressed with gzip";

@@ -60,7 +60,7 @@ class Writer {
   /// Returns the number of ranks written.
   std::size_t write() {
     for (const RankTrace* r : ranks_) total_ += (options_.flows ? 2 : 1) * r->spans.size();
-    // The first words tell what this is (looks_like_trace); what it holds is known at the end.
+    // The first words tell what this is (looks_like_trace); the contents are known only at the end.
     out_ =
         "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"writer\":\"orrery\",\"kind\":\"trace\"},\n\"traceEvents\":[\n";
     std::size_t written = 0;
@@ -85,7 +85,7 @@ class Writer {
     return written;
   }
 
-  /// The events alone, after others; `first`: none stand before, `flow`: number of the next arrow.
+  /// Writes only the events, after others. `first`: no events stand before; `flow`: number of the next arrow.
   void write_events(bool& first, std::uint64_t& flow) {
     first_ = first;
     next_flow_ = flow;
@@ -106,7 +106,7 @@ class Writer {
     if (sink_.progress) sink_.progress(done_, total_);
   }
 
-  /// Gives the sink what has gathered, in pieces of a size that a file likes.
+  /// Gives the sink the text so far, in pieces of a size that suits files.
   void pass_on(bool all) {
     constexpr std::size_t piece = std::size_t{1} << 20;
     if (out_.empty() || (!all && out_.size() < piece)) return;
@@ -255,7 +255,7 @@ class Writer {
     for_each_op(program_, step_of(r), [&](const OpRun& run) {
       const Span& span = r.spans[index(run.id)];
       end = std::max(end, span.end);
-      // One event for all that changes at one instant.
+      // One event stands for all changes of one instant.
       if (is_timed(*run.op)) return;
       if (span.start != at && changed) {
         count(at);
@@ -283,7 +283,8 @@ class Writer {
   }
 
   void flows() {
-    // k-th send with k-th receive on (from, to, channel); k-th collective of a group's first rank.
+    // Pairs the k-th send with the k-th receive on (from, to, channel), and counts the k-th collective of a group's
+    // first rank.
     std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint8_t>, std::vector<Place>> sends;
     std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint8_t>, std::vector<Place>> receives;
     std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::vector<Place>> meetings;
@@ -379,7 +380,7 @@ void write_job_timelines(const std::vector<JobTimeline>& jobs, const ChromeTrace
 }
 
 double chrome_trace_size(const Program& program, bool all_ranks) {
-  // Characters of the events above with numbers of usual length: the format's own and some 37 of figures.
+  // Characters of one event above with numbers of usual length: the format's own, and some 37 digits.
   constexpr double slice = 107 + 37;
   constexpr double around_block = 95 + 30;
   constexpr double counter = 165 + 17;
@@ -396,7 +397,7 @@ double chrome_trace_size(const Program& program, bool all_ranks) {
         counted = true;
         continue;
       }
-      // Memory changes at instants of the compute lane.
+      // Memory changes only at instants of the compute lane.
       counted = counted && lane_number(op.lane) != 0;
       computes += lane_number(op.lane) == 0 ? 1 : 0;
       const auto* compute = std::get_if<Compute>(&op.action);

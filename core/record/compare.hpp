@@ -59,23 +59,23 @@ struct Comparison {
   std::vector<ComparedTime> parts;  ///< compute, exposed communication, bubble (see StageTime: the last two overlap)
   std::vector<ComparedRank> ranks;  ///< traces only
   std::vector<std::string> mismatches;  ///< what one side has and the other lacks
-  bool same_plan = true;                ///< false: the two cannot be of one plan, and the figures say nothing
+  bool same_plan = true;                ///< false: the two cannot be from one plan, and the figures say nothing
   Tolerance tolerance;
-  bool judges_memory = true;     ///< false: peaks are of unlike things, or one is not known (0), and do not count
+  bool judges_memory = true;     ///< false: the peaks do not measure the same, or one is not known (0), and they do not
+                                 ///< count
   bool within_tolerance = true;  ///< false: exit status 1
 };
 
 /// Ops of one step on a rank, and so the spans of its trace.
 [[nodiscard]] std::size_t step_ops(const Program& program, Rank rank);
 
-/// Compares two traces of one Program: ops are joined on (rank, op), so the
-/// error of the step splits over kinds of operations.  Without `program` only
-/// steps, ranks and memory are compared.  Times are counted for lanes as each trace had
-/// them; where one had them side by side and the other had not, that is a mismatch.
+/// Compares two traces of one Program: ops are joined on (rank, op), so the error of the step splits over kinds of
+/// operations. Without `program` only steps, ranks and memory are compared. Times are counted for lanes as each trace
+/// had them; where one ran them side by side and the other did not, that is a mismatch.
 [[nodiscard]] Comparison compare(const Trace& predicted, const Trace& measured, const Program* program,
                                  const Tolerance& = {});
 
-/// Compares two reports: the same figures, kinds of operations joined by name.
+/// Compares two reports: the same figures, with kinds of operations joined by name.
 [[nodiscard]] Comparison compare(const Report& predicted, const Report& measured, const Tolerance& = {});
 
 [[nodiscard]] nlohmann::ordered_json to_json(const Comparison&);

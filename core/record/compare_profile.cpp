@@ -14,7 +14,7 @@ struct Sum {
   std::int64_t time = 0;
   std::uint64_t count = 0;
 };
-/// Kind and size of its group: 0 where it has none, or where sizes are not told apart.
+/// Kind and size of the group: 0 where there is no group, or where sizes are not told apart.
 using Sums = std::map<std::pair<WorkKind, std::uint32_t>, Sum>;
 
 void add(Sums& sums, WorkKind kind, std::uint32_t ranks, std::int64_t time) {
@@ -39,7 +39,7 @@ Comparison compare(const Trace& predicted, const Program& program, const Profile
     c.mismatches.push_back("the profile is of a run of " + std::to_string(*measured.of_ranks) +
                            " ranks, and the plan has " + std::to_string(program.mesh.size()));
   }
-  // Of which kinds of collective every run tells the size of its group.
+  // Kinds of collective for which every run tells the size of its group.
   std::array<bool, work_kind_count> sized;
   sized.fill(true);
   for (const ProfiledKernel& k : measured.kernels) {

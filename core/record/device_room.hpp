@@ -15,12 +15,13 @@ struct ClassDevice {
   std::uint64_t memory = 0;  ///< bytes; 0: unknown
 };
 
-/// The kinds of every class of the Program, each once.  Follows the plan's placement; without a cluster there is one of
-/// unknown memory.
+/// The kinds of devices that every class of the Program runs on, each once. Follows the plan's placement; without a
+/// cluster there is one kind, of unknown memory.
 [[nodiscard]] std::vector<std::vector<ClassDevice>> class_devices(const PlannedRun&, const Program&);
 
-/// Fills the capacities of the report, whose memory_by_stage has an entry for every class, with the least of its
-/// devices, and judges its tensors by them: `fits` stays as it is where each peak lies within its device.
+/// Fills the report's capacities and judges its tensors by them: `fits` keeps its value where each peak lies within its
+/// device. The report's memory_by_stage must have an entry for every class, which gets the capacity of the smallest of
+/// its devices.
 void add_device_room(Report&, const PlannedRun&, const Program&);
 
 }  // namespace orrery

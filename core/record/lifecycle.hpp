@@ -53,12 +53,11 @@ struct ShutdownEvent {
   std::uint64_t steps = 0;  ///< that ended
 };
 
-/// What loggers and metrics of one's own override: one member for each moment in
-/// the life of a run, the same for simulated and executed steps.
+/// Loggers and metrics of one's own override this class: it has one member for each moment in the life of a run, the
+/// same for simulated and executed steps.
 ///
-/// Called on one thread, between steps; an exception ends the run.  Events of a
-/// step come when it has ended, in the order in which they ended: an operation
-/// or collective, then the microbatch that it completed, last the step.
+/// Called on one thread, between steps; an exception ends the run. Events of a step come when it has ended, in the
+/// order in which they ended: an operation or collective, then the microbatch that it completed, last the step.
 class LifecycleHooks {
  public:
   LifecycleHooks() = default;
@@ -80,8 +79,8 @@ class LifecycleHooks {
 /// only.  The step's duration is taken from the trace.
 void tell_step(LifecycleHooks&, const Program&, const Trace&, StepEvent);
 
-/// A log for other programs: a line of JSON for every event, which says under
-/// "event" which hook it is; times in seconds.  Lines go to `write` as they come.
+/// A log for other programs: one line of JSON for every event. The key "event" says which hook it is; times are in
+/// seconds. Each line goes to `write` at once.
 [[nodiscard]] std::unique_ptr<LifecycleHooks> lifecycle_log(std::function<void(const std::string&)> write);
 
 }  // namespace orrery

@@ -60,7 +60,7 @@ StageMemory LiveMemory::peak(const Program& program, std::uint32_t rank_class) c
     for (std::size_t i = 0; i < slots->size(); ++i) {
       const Slot& slot = (*slots)[i];
       const BlockBytes& block = blocks_[index(slot.block)];
-      // Runs of one block all have the same shape, so the peak lies in the first or the last of them.
+      // All runs of one block have the same shape, so the peak lies in the first or the last of them.
       const std::int64_t rise = block.net > 0 ? block.net * (static_cast<std::int64_t>(slot.repeat) - 1) : 0;
       if (slot.repeat > 0 && live + rise + block.highest > peak) {
         peak = live + rise + block.highest;

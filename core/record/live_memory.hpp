@@ -15,7 +15,7 @@ struct LiveChange {
   Role role{};
   std::int64_t bytes = 0;  ///< below 0 where they are freed
 };
-/// Nothing where the op allocates and frees none of them.
+/// Nothing where the op neither allocates nor frees device memory.
 [[nodiscard]] std::optional<LiveChange> live_change(const Program&, const Op&);
 
 /// Live bytes of a Program in device memory, from its Alloc and Free ops alone.
@@ -37,7 +37,7 @@ class LiveMemory {
   /// pipeline coordinate.  Requires read(program) before.
   [[nodiscard]] StageMemory peak(const Program& program, std::uint32_t rank_class) const;
 
-  /// Share of StageMemory that a buffer counts to.
+  /// The share of StageMemory to which a buffer counts.
   [[nodiscard]] static std::size_t share_of(Role role);
 
  private:

@@ -16,7 +16,7 @@ constexpr std::size_t copy_number = index(copy_operation);
 static_assert(exchange_number == first_collective + collective_kind_count * axis_set_count);
 static_assert(operation_count <= 256);
 
-/// Axes of which every set has a name of its own, and the others.
+/// Every set of these axes has a name of its own; other axes do not.
 constexpr Axis combined[] = {Axis::pipeline, Axis::data, Axis::tensor};
 constexpr Axis alone[] = {Axis::replica, Axis::context, Axis::expert, Axis::depth, Axis::row, Axis::column};
 constexpr std::size_t sets = 1U << std::size(combined);

@@ -7,11 +7,10 @@
 
 namespace orrery {
 
-/// Kind of an operation as reports and comparisons list it: each kernel kind,
-/// each kind of collective on each set of pipeline, data and tensor, on each
-/// other axis alone, and on several axes with others among them; exchanges,
-/// copies.  A dense number below operation_count, so that sums over a Program
-/// need no maps (and no room for all 2^9 sets).
+/// The kind of an operation as reports and comparisons list it. Every kernel kind is one; so is each kind of collective
+/// on each set of pipeline, data and tensor, on each other axis alone, and on several axes with others among them; so
+/// are exchanges and copies. A dense number below operation_count, so that sums over a Program need no maps (and no
+/// room for all 2^9 sets).
 enum class Operation : std::uint8_t {};
 
 inline constexpr std::size_t collective_kind_count = static_cast<std::size_t>(Collective::Kind::barrier) + 1;

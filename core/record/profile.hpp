@@ -43,8 +43,8 @@ struct ProfiledMark {
 struct ProfiledRank {
   std::string file;
   std::optional<std::uint32_t> rank, ranks;  ///< its number, and of how many
-  bool common_clock = false;                 ///< times are since the epoch, so files of one host share them
-  bool device_marks = false;  ///< steps are marked where the device runs them; else where they were launched
+  bool common_clock = false;                 ///< times count from the epoch, so files of one host share them
+  bool device_marks = false;  ///< steps are marked where the device runs them; otherwise where they were launched
   std::vector<ProfiledKernel> kernels;
   std::vector<std::string> streams;         ///< "stream 7"; of several devices "device 1 stream 7"
   std::vector<ProfiledRun> runs;            ///< in order of start
@@ -55,9 +55,9 @@ struct ProfiledRank {
 /// Whether a JSON text says that PyTorch's profiler wrote it.
 [[nodiscard]] bool looks_like_profile(std::string_view text);
 
-/// Reads what torch.profiler's export_chrome_trace wrote (Kineto's Chrome trace JSON, schemaVersion 1): events of
-/// category kernel, gpu_memcpy and gpu_memset, the marks ProfilerStep#N, distributedInfo.  Events are dropped as they
-/// are read, so memory is the text and 24 bytes a kernel run.  `progress` counts bytes.
+/// Reads a file that torch.profiler's export_chrome_trace wrote (Kineto's Chrome trace JSON, schemaVersion 1): events
+/// of category kernel, gpu_memcpy and gpu_memset, the marks ProfilerStep#N, distributedInfo. Events are dropped as they
+/// are read, so memory is the text and 24 bytes a kernel run. `progress` counts bytes.
 [[nodiscard]] std::optional<ProfiledRank> read_profile(std::string_view text, const std::string& file, Diagnostics&,
                                                        const WorkProgress& progress = {});
 

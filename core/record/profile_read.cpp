@@ -33,15 +33,15 @@ Category category_of(const json& e) {
   return Category::other;
 }
 
-/// What lasts longer is none of a step's: 11 days, in ns.  Times of a profile lie at most that far before its base.
+/// No event of a step lasts longer than this: 11 days, in ns. Times of a profile lie at most that far before its base.
 constexpr std::int64_t longest = 1'000'000'000'000'000;
 
-/// Nanoseconds of a time in microseconds: every one that a double tells, up to the year 2096.
+/// A time in microseconds as nanoseconds: exact for every time that a double can tell, up to the year 2096.
 std::optional<std::int64_t> nanoseconds(const json& e, const char* key) {
   const auto at = e.find(key);
   constexpr double most = 4e15;
   if (at == e.end() || !at->is_number() || !(std::abs(at->get<double>()) < most)) return std::nullopt;
-  // Whole microseconds apart: their product with a thousand has more digits than a double.
+  // Whole microseconds are split off, because their product with a thousand has more digits than a double.
   const double whole = std::floor(at->get<double>());
   return static_cast<std::int64_t>(whole) * 1000 + std::llround((at->get<double>() - whole) * 1e3);
 }
@@ -160,7 +160,7 @@ class ProfileReading {
     out_.peak_bytes = std::max(out_.peak_bytes.value_or(0), total->get<std::uint64_t>());
   }
 
-  /// At the end of the event that was just read; the first ten are told.
+  /// Reports a mistake at the end of the event that was just read; only the first ten are reported.
   void mistake(const char* missing) {
     if (++mistakes_ > 10) return;
     Diagnostic m;
@@ -204,7 +204,7 @@ class ProfileReading {
         at != root.end() && at->is_number_unsigned() && at->get<std::uint64_t>() < 4'000'000'000'000'000'000U) {
       base = at->get<std::int64_t>();
     }
-    // Without a base the times themselves are since the epoch: PyTorch before 2.4.
+    // Without a base the times themselves count from the epoch: PyTorch before 2.4.
     constexpr std::int64_t year_2001 = 1'000'000'000'000'000'000;
     out_.common_clock = base + out_.runs.front().start > year_2001;
     if (const auto info = root.find("distributedInfo"); info != root.end() && info->is_object()) {

@@ -20,7 +20,7 @@ std::map<std::uint64_t, Window> windows_of(const ProfiledRank& r) {
     const bool next = i + 1 < r.steps.size() && r.steps[i + 1].number == m.number + 1 && r.steps[i + 1].start > m.start;
     if (next) out[m.number] = {m.start, r.steps[i + 1].start};
   }
-  // The last has none behind it; it counts only where no other does.
+  // The last step has no next one; it counts only where no other step does.
   if (out.empty() && !r.steps.empty()) out[r.steps.back().number] = {r.steps.back().start, r.steps.back().end};
   return out;
 }
@@ -34,7 +34,7 @@ void refuse(Diagnostics& diagnostics, const std::string& file, std::string messa
   diagnostics.add(std::move(m));
 }
 
-/// Numbers of the ranks; empty, with a diagnostic, where two files are of one rank or of runs of unequal size.
+/// Numbers of the ranks. Empty, with a diagnostic, where two files are from one rank or from runs of unequal size.
 std::vector<std::uint32_t> ranks_of(const std::vector<ProfiledRank>& files, Diagnostics& diagnostics,
                                     std::vector<std::string>& notes) {
   std::vector<std::uint32_t> out;
@@ -64,7 +64,7 @@ std::vector<std::uint32_t> ranks_of(const std::vector<ProfiledRank>& files, Diag
   return out;
 }
 
-/// Pieces of time, none over another, in order, each with the run that it is of.
+/// Pieces of time that do not overlap, in order, each with the run that it belongs to.
 struct Piece {
   Span span;
   const StepRun* run;
@@ -130,7 +130,7 @@ std::optional<ProfiledStep> median_step(const std::vector<ProfiledRank>& files, 
     out.notes.emplace_back("no steps are marked (profiler.step()): all that was recorded is taken as one");
   }
 
-  // Sums of picoseconds stay far below 2^63.
+  // The limit keeps sums of picoseconds far below 2^63.
   constexpr std::int64_t longest = 7'200'000'000'000;
   for (std::size_t i = 0; i < windows.size(); ++i) {
     if (windows[i].length() <= longest) continue;
@@ -203,7 +203,7 @@ ProfiledTimes account(const ProfiledStep& step, const StepOfRank& rank, const Pr
                                           : out.bubble) += span.end - span.start;
     if (visit) visit(span, cause, run);
   };
-  /// Gives `covered` the parts of a stretch in which a piece lies, `rest` the others.  `at` only goes forward.
+  /// Splits a stretch: `covered` gets the parts in which a piece lies, `rest` the others. `at` only goes forward.
   const auto split = [](const std::vector<Piece>& pieces, std::size_t& at, Span stretch, const auto& covered,
                         const auto& rest) {
     while (at < pieces.size() && pieces[at].span.end <= stretch.start) ++at;

@@ -36,24 +36,25 @@ struct ProfiledStep {
   std::vector<std::string> notes;  ///< what was assumed
 };
 
-/// The step that took the median time (of an even number of steps the faster of the middle two), of the slowest rank.
+/// The step that took the median time on the slowest rank (with an even number of steps the faster of the middle two).
 ///
-/// A step goes from the start of its mark to that of the next, so that what is between steps counts; without a next one
-/// to the end of its mark; without marks it is the whole recording.  Runs belong to the step in which they start, and
-/// end with it at the latest.  Ranks have one axis of time where their files tell times since the epoch and their
-/// starts lie within half a step; else each begins at 0.
+/// A step goes from the start of its mark to the start of the next, so that the time between steps counts. Without a
+/// next mark it goes to the end of its own; without marks it is the whole recording. Runs belong to the step in which
+/// they start, and end with it at the latest. Ranks share one axis of time where their files give times since the epoch
+/// and their starts lie within half a step; otherwise each begins at 0.
 [[nodiscard]] std::optional<ProfiledStep> median_step(const std::vector<ProfiledRank>&, Diagnostics&);
 
-/// What a rank computes on any stream, one after the other: runs of other kinds than transfers in order of start, each
-/// from where those before it have ended; those that end by then are left out.
+/// What a rank computes on any stream, one run after the other. Runs other than transfers are taken in order of start,
+/// each from where those before it have ended; runs that end by then are left out.
 [[nodiscard]] std::vector<StepRun> computing(const ProfiledStep&, const StepOfRank&);
 
-/// What a rank spent the step on, in picoseconds: it computes; or a collective or copy is under way (they are waited
-/// for); or a message between stages, which is bubble too; or nothing is, which is bubble.
+/// What a rank spent the step on, in picoseconds. Either it computes; or a collective or copy is under way, which it
+/// waits for; or a message between stages is under way, which counts as bubble too; or nothing is, which is bubble.
 struct ProfiledTimes {
   std::int64_t busy = 0, collectives = 0, message = 0, bubble = 0;  ///< add up to the step
 };
-/// An idle stretch and the run that it is waited for; none: bubble.  In order; with `computing` they fill the step.
+/// An idle stretch and the run that the rank waits for; none means bubble. Stretches come in order; with `computing`
+/// they fill the step.
 using ProfiledIdleVisitor = std::function<void(Span, IdlePart::Cause, const StepRun*)>;
 [[nodiscard]] ProfiledTimes account(const ProfiledStep&, const StepOfRank&, const ProfiledIdleVisitor& visit = {});
 

@@ -25,15 +25,13 @@ namespace orrery {
 /// activation recomputation in large transformer models", MLSys 2023.
 [[nodiscard]] double model_flops(const ModelSpec&, const Workload&);
 
-/// FLOPs of one step as all ranks execute them: GEMMs and attention of the
-/// Program by the same convention, with recomputation and vocabulary padding.
-/// The second form takes the runs of each block, summed over classes.
+/// FLOPs of one step as all ranks execute them: GEMMs and attention of the Program by the same convention, with
+/// recomputation and vocabulary padding. The second form takes the number of runs of each block, summed over classes.
 [[nodiscard]] double program_flops(const Program&);
 [[nodiscard]] double program_flops(const Program&, const std::vector<std::uint64_t>& block_runs);
 
-/// Fills what follows from step_time and peak_memory_bytes: gpus, tokens per
-/// second, utilizations, capacity, fits, cost.  Without a cluster only the rates
-/// of tokens.
+/// Fills what follows from step_time and peak_memory_bytes: gpus, tokens per second, utilizations, capacity, fits,
+/// cost. Without a cluster it fills only the rates of tokens.
 void add_rates(Report&, const PlannedRun&, const Program&, double executed_flops);
 
 }  // namespace orrery

@@ -34,7 +34,8 @@ struct StageTime {
   std::uint32_t stage = 0;
   Seconds compute;                ///< compute lane busy
   Seconds exposed_communication;  ///< compute lane waiting for communication
-  Seconds exposed_exchange;       ///< the part of it that is no collective: a message between stages moves
+  Seconds exposed_exchange;       ///< the part of exposed communication that is no collective: a message between stages
+                                  ///< moves
   Seconds bubble;                 ///< compute lane idle, not waiting for a collective, to the end of the step
   friend bool operator==(const StageTime&, const StageTime&) = default;
 };
@@ -48,13 +49,14 @@ struct OperationTime {
   friend bool operator==(const OperationTime&, const OperationTime&) = default;
 };
 
-/// Between which step times eight measured runs in ten of its kind lie: one in ten below, one in ten above.
+/// The interval that holds the step times of eight measured runs in ten of its kind; one in ten lies below, one in ten
+/// above.
 struct StepInterval {
   Seconds low, high;
   friend bool operator==(const StepInterval&, const StepInterval&) = default;
 };
 
-/// What a plan costs.  The step parts as in StageTime.  Written by estimate, simulate and run alike.
+/// What a plan costs. The parts of the step are those of StageTime. Written by estimate, simulate and run alike.
 struct Report {
   std::string origin;  ///< "estimate", "simulate", "run threads", "run processes", "run mpi"
   std::string plan;
@@ -66,24 +68,24 @@ struct Report {
   double hardware_flops_utilization = 0.0;  ///< counts recomputation
   std::string flop_convention;
   std::uint64_t peak_memory_bytes = 0;  ///< live bytes of the Program, largest over ranks
-  /// What PyTorch's caching allocator holds for that (sim/memory), largest over ranks.
+  /// Memory that PyTorch's caching allocator holds for those tensors (sim/memory), largest over ranks.
   std::optional<std::uint64_t> peak_memory_reserved_bytes;
-  /// What the whole process holds: reserved, CUDA context, communication buffers.
+  /// Memory that the whole process holds: reserved, CUDA context, communication buffers.
   std::optional<std::uint64_t> peak_memory_process_bytes;
-  /// Live while weights and states are made, before the first step; largest over ranks.
+  /// Live bytes while weights and states are made, before the first step; largest over ranks.
   std::optional<std::uint64_t> peak_memory_setup_bytes;
   std::optional<std::uint64_t> memory_capacity_bytes;  ///< of the device that has least left
-  /// Of the fullest node: the peaks of its ranks together.  Unset where nothing lives there.
+  /// Host memory of the fullest node: the peaks of its ranks together. Unset where nothing lives there.
   std::optional<std::uint64_t> peak_host_memory_bytes, peak_disk_bytes;
   std::optional<std::uint64_t> host_memory_capacity_bytes, disk_capacity_bytes;
-  /// In every tier whose capacity is known.  judge_memory (sim/memory/fit.hpp) says so of processes; what only
-  /// estimate, simulate or run has filled speaks of tensors alone.
+  /// Whether every tier whose capacity is known is large enough. judge_memory (sim/memory/fit.hpp) decides this for
+  /// processes; reports filled only by estimate, simulate or run judge tensors alone.
   bool fits = true;
   std::vector<StageMemory> memory_by_stage;
   double bubble_fraction =
       0.0;  ///< compute-lane idle not spent waiting for a collective, mean over ranks, over step time
   Seconds exposed_communication;  ///< compute-lane wait on communication, mean over ranks
-  Seconds exposed_exchange;       ///< its part that is in bubble_fraction too: messages between stages moving
+  Seconds exposed_exchange;       ///< the part of it that is in bubble_fraction too: messages between stages moving
   Seconds compute;                ///< compute-lane busy, mean over ranks
   std::vector<StageTime> time_by_stage;
   std::vector<OperationTime> operations;
@@ -91,9 +93,9 @@ struct Report {
   std::optional<double> cost_per_step;      ///< GPU-hours times the cluster's price
   std::string cost_currency;                ///< of it
   std::optional<double> loss;               ///< run only
-  std::string software;                     ///< training program that its times are those of; "none"; empty: not told
+  std::string software;                     ///< training program whose times these are; "none"; empty: not told
   std::vector<std::string> software_costs;  ///< files of models/software that priced it
-  bool software_assumed = false;            ///< the usual one on the device, since none was named
+  bool software_assumed = false;            ///< the usual program on the device was taken, since none was named
   std::optional<StepInterval> interval;     ///< of predictions; unset where nothing measured tells
   std::vector<std::string> assumptions;
   friend bool operator==(const Report&, const Report&) = default;

@@ -10,7 +10,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// Rates at the ends of the interval: the longest step has the least of each.
+/// The rates at the two ends of the interval: the longest step has the lowest rates.
 ordered_json interval_json(const Report& r) {
   const double fastest = r.step_time / r.interval->low;
   const double slowest = r.step_time / r.interval->high;
@@ -208,7 +208,7 @@ std::optional<Report> read_report(std::string_view text, const std::string& file
     s.close();
   }
   if (f.has("interval")) {
-    // Rates follow from the step time: they are written for other programs.
+    // Rates follow from the step time: they are written only for other programs.
     JsonFields s(*f.find("interval"), "interval", file, code, diagnostics);
     StepInterval interval;
     seconds(s, "step_time_low_s", interval.low);

@@ -11,9 +11,8 @@
 
 namespace orrery {
 
-/// A Report as JSON.  Units stand in the names of keys: step_time_s,
-/// peak_memory_bytes.  Same report, same bytes: keys in a fixed order, numbers
-/// in the shortest form that reads back to the same value.
+/// A Report as JSON. Units stand in the names of keys: step_time_s, peak_memory_bytes. The same report gives the same
+/// bytes: keys stand in a fixed order, numbers in the shortest form that reads back to the same value.
 [[nodiscard]] nlohmann::ordered_json to_json(const Report&);
 [[nodiscard]] std::string write_report(const Report&);
 

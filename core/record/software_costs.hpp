@@ -7,27 +7,26 @@
 
 namespace orrery {
 
-/// What training software makes of a device's kernels: the same matrix product
-/// or norm takes longer in one program than in another, because it is fused or
-/// not, follows other casts, waits for the host or shares the device with NCCL.
+/// Costs that training software adds to a device's kernels. The same matrix product or norm takes longer in one program
+/// than in another, because it is fused or not, follows other casts, waits for the host or shares the device with NCCL.
 ///
-/// Factors multiply a time that the device's constants give, 1 where the
-/// software adds nothing; terms are added, 0 where it adds nothing.
+/// Factors multiply a time that the device's constants give, and are 1 where the software adds nothing. Terms are
+/// added, and are 0 where it adds nothing.
 enum class SoftwareCost : std::uint8_t {
   // Factors.
   gemm,         ///< time of matrix products, in sixteen bits and more
   gemm_f8,      ///< time of matrix products in fp8
-  expert_gemm,  ///< time of grouped products, beside the factor of their type
+  expert_gemm,  ///< time of grouped products, on top of the factor of their type
   attention,    ///< time of attention kernels
-  memory,       ///< bytes that kernels bound by memory move, over those of fused ones
+  memory,       ///< bytes that memory-bound kernels move, over those of fused ones
   optimizer,    ///< the same of the optimizer's
   link,         ///< time of a byte on the innermost level of the network
   network,      ///< time of a byte on all others
-  tensor,       ///< time of collectives along the tensor axis: below 1 where products hide part of them
+  tensor,       ///< time of collectives along the tensor axis: below 1 where products hide a part of it
   all_to_all,   ///< time of an all-to-all, beside those of its levels
   // Terms.
   quantize,     ///< bytes moved for each element of an activation made fp8
-  accumulate,   ///< bytes moved for each element of a weight gradient behind its product: the sum so far, in and out
+  accumulate,   ///< bytes moved for each element of a weight gradient after its product: the sum so far, in and out
   overlap,      ///< time that compute loses, for each second in which collectives of gradients and parameters run
   kernel_gap,   ///< s: between kernels, beside the device's own gap
   expert_gap,   ///< s: least time of one expert's product in a grouped one: its launch
@@ -37,7 +36,7 @@ enum class SoftwareCost : std::uint8_t {
 inline constexpr std::size_t software_cost_count = static_cast<std::size_t>(SoftwareCost::step_gap) + 1;
 
 [[nodiscard]] std::string_view name_of(SoftwareCost);
-/// Whether it multiplies; a term is added.
+/// Whether the cost multiplies; otherwise it is a term that is added.
 [[nodiscard]] constexpr bool is_factor(SoftwareCost c) { return c <= SoftwareCost::all_to_all; }
 
 struct SoftwareCosts {
@@ -55,7 +54,7 @@ struct SoftwareCosts {
   }
 };
 
-/// Both at once: factors multiplied, terms added.
+/// Both costs at once: factors are multiplied, terms added.
 [[nodiscard]] SoftwareCosts combined(const SoftwareCosts&, const SoftwareCosts&);
 
 }  // namespace orrery

@@ -17,16 +17,17 @@ namespace {
 
 constexpr std::uint32_t no_link = UINT32_MAX;
 
-/// An op that another may wait for: its end, and since when there was communication, and since when there
-/// were collectives, without a pause.
+/// An op that another may wait for: its end, and the times since which communication, and collectives, have gone on
+/// without a pause.
 struct Done {
   std::int64_t end = 0;
   std::int64_t from = 0;
   std::int64_t collective_from = 0;
-  std::uint32_t link = no_link;  ///< the last of those collectives, where they are told one by one
+  std::uint32_t link = no_link;  ///< the last of those collectives, where idle stretches are reported one by one
 };
 
-/// The latest of several ends; of equal ones the longest communication and the longest collectives.
+/// The latest of several ends. Among equal ends the one with the longest communication and the longest collectives
+/// counts.
 Done latest_of(const std::vector<Done>& causes) {
   Done latest = causes.front();
   for (const Done& d : causes) {
@@ -43,7 +44,7 @@ Done latest_of(const std::vector<Done>& causes) {
   return latest;
 }
 
-/// The idle stretches of one rank, told one by one.
+/// Reports the idle stretches of one rank one by one.
 class IdleTold {
  public:
   explicit IdleTold(const IdleVisitor& visit) : visit_(visit) {}
@@ -54,7 +55,7 @@ class IdleTold {
     links_.push_back({operation, before.end, before.link});
     return static_cast<std::uint32_t>(links_.size() - 1);
   }
-  /// From `idle` to `end`, of which all to `cause.end` was a wait for it.
+  /// Reports the stretch from `idle` to `end`; up to cause.end it was a wait for the cause.
   void gap(const Done& cause, std::int64_t idle, std::int64_t end) {
     if (!visit_ || end <= idle) return;
     if (cause.end > idle) {
@@ -95,7 +96,7 @@ void add_gap(RankTimes& times, const Done& cause, std::int64_t idle) {
   times.collectives += cause.end - std::max(idle, cause.collective_from);
 }
 
-/// Adds an op on a device that does one op at a time and was idle from `idle` on.
+/// Adds an op on a device that does one op at a time and has been idle since `idle`.
 void add_serially(RankTimes& times, const IdleTold& told, const Op& op, Operation operation, const Span& span,
                   std::int64_t idle) {
   using enum IdlePart::Cause;
@@ -176,12 +177,12 @@ RankTimes account(const Program& program, const RankTrace& trace, bool concurren
 }
 
 std::uint64_t program_sent_bytes(const Program& program) {
-  // Each class sends rank by rank, but all ranks of a ring together send a sum that does not depend on
-  // how the chunks round; so count whole rings and divide by the classes that take part.
+  // Each class sends rank by rank. How much one rank of a ring sends depends on how the chunks round, but the sum over
+  // the ring does not; so count whole rings and divide by the classes that take part.
   const std::uint64_t per_class = program.mesh.size() / std::max<std::size_t>(1, program.classes.size());
   std::vector<std::uint64_t> runs(program.blocks.size());
-  // Bytes of all rings over the group's size: the quotients at once, the remainders when all members'
-  // classes are in, where their sum is divisible.  Multiplying first would pass 2^64 on wide axes.
+  // Bytes of all rings divided by the group's size. The quotients are added at once, the remainders when all members'
+  // classes are in, because their sum is divisible. Multiplying first would pass 2^64 on wide axes.
   std::map<std::uint64_t, std::uint64_t> remainder_by_size;
   std::uint64_t bytes = 0;
   for (const RankClass& ranks : program.classes) {

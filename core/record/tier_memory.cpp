@@ -39,7 +39,7 @@ std::vector<TierBytes> tier_peaks(const Program& program) {
         for (const Slot& slot : *slots) {
           const BlockBytes& block = blocks[index(slot.block)][tier];
           const auto repeat = static_cast<std::int64_t>(slot.repeat);
-          // Runs of one block all have the same shape, so the peak lies in the first or the last of them.
+          // All runs of one block have the same shape, so the peak lies in the first or the last of them.
           if (repeat > 0)
             peak = std::max(peak, live + std::max<std::int64_t>(block.net * (repeat - 1), 0) + block.highest);
           live += block.net * repeat;

@@ -10,9 +10,8 @@ namespace orrery {
 
 /// Start and end of one op, in picoseconds from the start of the step.
 ///
-/// A Collective or Exchange starts when its last partner is ready (an Exchange
-/// of several messages when the first of them can move); waiting before that
-/// belongs to no span.
+/// A Collective or Exchange starts when its last partner is ready (an Exchange of several messages when the first of
+/// them can move). The waiting before that belongs to no span.
 struct Span {
   std::int64_t start = 0;
   std::int64_t end = 0;

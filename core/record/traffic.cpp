@@ -6,7 +6,7 @@ namespace orrery {
 
 namespace {
 
-/// Elements of the whole-sized views, when all have one dtype (they form one message).
+/// Elements of the whole-sized views, where all have one dtype (they form one message).
 struct Message {
   std::uint64_t count = 0;
   std::uint64_t element = 0;

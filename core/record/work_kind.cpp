@@ -27,7 +27,7 @@ bool holds_any(const std::string& text, std::initializer_list<std::string_view> 
                      [&](std::string_view part) { return text.find(part) != std::string::npos; });
 }
 
-/// Of a name without its lines: "allgatherbase", "nccldevkernelallreducesumbf16ringll".
+/// The kind of transfer for a name without its lines: "allgatherbase", "nccldevkernelallreducesumbf16ringll".
 WorkKind transfer_of(const std::string& name) {
   if (holds_any(name, {"alltoall"})) return WorkKind::all_to_all;
   if (holds_any(name, {"allreduce"})) return WorkKind::all_reduce;
@@ -191,7 +191,7 @@ WorkKind work_kind_of(const Block& block, const Op& op) {
 
 WorkKind work_kind_of_kernel(std::string_view name, std::string_view collective) {
   std::string lower = plain(name, true);
-  // PyTorch's elementwise kernels are named by lambdas, which are no LAMB.
+  // PyTorch names its elementwise kernels by lambdas, which are no LAMB.
   for (std::size_t at = 0; (at = lower.find("lambda", at)) != std::string::npos;) lower.erase(at, 6);
   if (holds_any(lower, {"nccl", "rccl"})) {
     const WorkKind named = transfer_of(plain(collective, false));

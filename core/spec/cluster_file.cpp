@@ -32,7 +32,7 @@ const std::vector<std::string_view>& channel_graph_names() {
   return names;
 }
 
-/// message_sizes = ["4 KiB", ...], rates = ["1 GB/s", ...]: as many of each.
+/// Reads message_sizes = ["4 KiB", ...] and rates = ["1 GB/s", ...], which have equally many values.
 void read_rates(TomlTable& row, NetworkLevel& level) {
   std::vector<std::string> sizes, rates;
   row.read("message_sizes", sizes, max_rates, Need::optional);
@@ -69,7 +69,7 @@ void read_device_at(TomlTable& t, const Origin& origin, const DeviceLookup& devi
   if (t.has("device") && t.is_text("device")) {
     if (t.read("device", name, Need::required, 200)) {
       Diagnostics found;
-      // A path counts from this file, wherever the program was started.
+      // A path is relative to this file, wherever the program was started.
       std::optional<DeviceSpec> device =
           is_path(name) ? read_device_file(std::filesystem::path(origin.file).parent_path() / name, found)
                         : devices(name, found);
@@ -81,7 +81,7 @@ void read_device_at(TomlTable& t, const Origin& origin, const DeviceLookup& devi
   }
 }
 
-/// bandwidths = ["450 GB/s", "25 GB/s"]: one for each level.
+/// Reads bandwidths = ["450 GB/s", "25 GB/s"], one for each level.
 void read_bandwidths(TomlTable& row, const ClusterSpec& c, std::vector<Bandwidth>& into) {
   std::vector<std::string> texts;
   if (!row.read("bandwidths", texts, max_levels, Need::optional)) return;

@@ -32,7 +32,7 @@ enum class SwitchSum : std::uint8_t {
   sharp  ///< a tree of switches adds on the way up and copies on the way down (SHARP)
 };
 
-/// What a message of so many bytes moves at, behind its latency.
+/// The rate at which a message of some size moves, after its latency.
 struct SizedRate {
   Bytes message;
   Bandwidth rate;
@@ -47,8 +47,8 @@ struct NetworkLevel {
   std::uint32_t size = 1;  ///< devices (first level) or lower units per unit
   Bandwidth bandwidth;     ///< per device, one direction
   Seconds latency;         ///< of one message
-  /// Sizes ascending, rates at most `bandwidth`; between two sizes a power law, outside them the nearest. Neither falls
-  /// with bytes, nor does the time.  Empty: `bandwidth` at any size.
+  /// Sizes ascend, and rates are at most `bandwidth`. Between two sizes a power law holds, outside them the nearest
+  /// rate. Neither the rate nor the time falls when bytes grow. An empty list means `bandwidth` at any size.
   std::vector<SizedRate> rates{};
   std::string rates_source{};  ///< of a measured curve: where it is from
   std::optional<SwitchSum> switches{};
@@ -63,15 +63,15 @@ struct DiskSpec {
   friend bool operator==(const DiskSpec&, const DiskSpec&) = default;
 };
 
-/// Nodes of a cluster that are unlike its others: other devices, wider or narrower links.
+/// Nodes of a cluster that differ from its others: they have other devices, or wider or narrower links.
 struct OtherNodes {
   std::uint32_t first = 0, count = 1;
   DeviceSpec device;
-  std::vector<Bandwidth> bandwidths;  ///< of their devices at each of the cluster's levels; empty: the levels' own
+  std::vector<Bandwidth> bandwidths;  ///< for their devices at each of the cluster's levels; empty: the levels' own
   friend bool operator==(const OtherNodes&, const OtherNodes&) = default;
 };
 
-/// What the run is on: `nodes` x `devices_per_node` devices, equal but for those of `other_nodes`.
+/// The cluster that the run is on: `nodes` x `devices_per_node` devices, equal except for those of `other_nodes`.
 struct ClusterSpec {
   static constexpr std::size_t most_other_nodes = 7;
   std::string name;
@@ -87,7 +87,7 @@ struct ClusterSpec {
   std::optional<double> price_per_gpu_hour;
   std::string price_currency = "USD";
   std::string price_source;            ///< whose price, and of when
-  std::vector<ChannelGraph> channels;  ///< that NCCL found on this cluster; for other groups they are derived
+  std::vector<ChannelGraph> channels;  ///< channels that NCCL found on this cluster; for other groups they are derived
   std::string source;
   Origin origin;
 

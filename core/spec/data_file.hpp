@@ -9,9 +9,9 @@ namespace orrery {
 /// Largest token file: it is held in memory as a whole.
 inline constexpr std::uint64_t max_data_bytes = std::uint64_t{4} << 30;
 
-/// Whether the workload's token file can be trained on, so far as the workload
-/// alone tells: a regular file that can be read, of at least sequence + 1 and at
-/// most max_data_bytes bytes.  True when it names none.  Code: workload.data
+/// Whether the workload's token file can be used for training, as far as the workload alone tells. It must be a regular
+/// file that can be read, of at least sequence + 1 and at most max_data_bytes bytes. True when the workload names no
+/// file. Code: workload.data
 [[nodiscard]] bool check_data(const Workload&, Diagnostics&);
 
 /// Whether every token of the file, one byte each, is in the model's

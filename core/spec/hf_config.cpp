@@ -26,7 +26,7 @@ std::string last_folder(std::string path) {
   return name == "." || name == ".." ? "" : name;
 }
 
-/// What the file says of itself, else its folder, else the type of the model.
+/// The name that the file states, otherwise its folder, otherwise the type of the model.
 std::string name_from(Config& c, const std::filesystem::path& file, std::string_view type) {
   std::string name = last_folder(c.text("_name_or_path"));
   std::error_code failure;
@@ -37,7 +37,7 @@ std::string name_from(Config& c, const std::filesystem::path& file, std::string_
   return name.substr(0, 200);
 }
 
-/// Refuses classes that have another head than the one that is trained, or none.
+/// Refuses classes that have another head than the trained one, or none.
 void check_classes(Config& c, const Family& family) {
   const json* classes = c.find("architectures");
   if (classes == nullptr) return;
@@ -56,7 +56,7 @@ void check_classes(Config& c, const Family& family) {
   }
 }
 
-/// Lets the positions of our keys, which check_model speaks of, point at theirs.
+/// Positions of our keys, which check_model speaks of, point at the file's keys.
 void place_rules(const Family& family, Origin& origin) {
   for (const hf::Keys& keys : family.tables) {
     for (const hf::Key& key : keys) {

@@ -14,17 +14,14 @@ namespace orrery {
 /// Reads the config.json of a Hugging Face model of one of the types in
 /// hf_families.cpp.
 ///
-/// Every key of the file is one of four things: it is read; it is refused,
-/// because it asks for a model that this program does not have; it is known to
-/// change nothing (token ids, dtypes, cache flags); or nobody here knows it,
-/// and unread_keys() lists it.  An unknown key beside a known one is taken for a
-/// slip of the pen and refused.  Absent keys have the defaults of the library's
-/// class of that type.  `architectures`, where the file has it, must name the
-/// class with the head that is trained here.
+/// Every key of the file is one of four things. It is read; or it is refused, because it asks for a model that this
+/// program does not have; or it is known to change nothing (token ids, dtypes, cache flags); or nobody here knows it,
+/// and unread_keys() lists it. An unknown key beside a known one is taken for a misspelling and refused. Absent keys
+/// get the defaults of the library's class for that type. `architectures`, where the file has it, must name the class
+/// whose head is trained here.
 ///
-/// rope_scaling with rope_theta, and rope_parameters of newer files, are read
-/// alike; the kind of scaling is kept (ModelSpec::rope_scaling).  NaN and
-/// Infinity are read as Python writes them, and judged by their key.
+/// rope_scaling with rope_theta is read like rope_parameters of newer files; the kind of scaling is kept
+/// (ModelSpec::rope_scaling). NaN and Infinity are read as Python writes them, and each key's rule judges them.
 ///
 /// The model's name is the last part of _name_or_path, else the folder of the
 /// file, else the model type.
@@ -37,11 +34,11 @@ namespace orrery {
 [[nodiscard]] std::optional<ModelSpec> parse_hf_config(std::string text, const std::filesystem::path& file,
                                                        Diagnostics& diagnostics);
 
-/// Keys of the config.json that a model was read from which nothing here knows, in the file's order; none for models
+/// Keys that nothing here knows, in the config.json that a model was read from, in the file's order; none for models
 /// from other files.
 [[nodiscard]] std::vector<std::string> unread_keys(const ModelSpec&);
 
-/// Whether a text is that of a config.json rather than a .toml file: it begins with a brace.
+/// Whether a text is a config.json rather than a .toml file: it begins with a brace.
 [[nodiscard]] bool looks_like_hf_config(std::string_view text);
 
 }  // namespace orrery

@@ -4,7 +4,7 @@
 #include "core/spec/hf_family.hpp"
 #include "core/spec/spec_check.hpp"
 
-// GPT-2, LLaMA, and Mixtral, whose layers but for the experts are LLaMA's.
+// Readers of GPT-2, LLaMA, and Mixtral, whose layers are LLaMA's except for the experts.
 namespace orrery::hf {
 
 ModelSpec gpt2(Config& c) {

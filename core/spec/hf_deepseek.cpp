@@ -4,8 +4,7 @@
 #include "core/spec/hf_family.hpp"
 #include "core/spec/spec_check.hpp"
 
-// DeepSeek-V2 and V3: latent attention, and experts in every layer from
-// first_k_dense_replace on.
+// DeepSeek-V2 and V3 have latent attention, and experts in every layer from first_k_dense_replace on.
 namespace orrery::hf {
 namespace {
 
@@ -42,7 +41,7 @@ ModelSpec latent(Config& c) {
   return m;
 }
 
-/// Widths and places of the experts; nothing where all layers are dense.
+/// Widths and places of the experts; empty where all layers are dense.
 std::optional<Mixture> experts(Config& c, const ModelSpec& m) {
   Mixture x;
   x.first_dense = c.whole_from_zero("first_k_dense_replace", max_layers);
@@ -51,7 +50,7 @@ std::optional<Mixture> experts(Config& c, const ModelSpec& m) {
   x.per_token = count(c, "num_experts_per_tok");
   x.ffn = c.whole("moe_intermediate_size", max_width);
   x.shared_ffn = c.whole_from_zero("n_shared_experts", 64) * x.ffn;
-  // Mixtures are the layers from there on whose number it divides.
+  // From there on, the layers whose number it divides are mixtures.
   x.every = c.whole("moe_layer_freq", max_layers);
   x.first_dense = (x.first_dense + x.every - 1) / x.every * x.every;
   x.scale = c.number("routed_scaling_factor", 1e-3, 1e3);

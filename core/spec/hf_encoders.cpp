@@ -47,7 +47,7 @@ ModelSpec vit(Config& c) {
   image.channels = c.whole("num_channels", max_sequence);
   m.image = image;
   m.max_positions = patch_count(image) + 1;
-  // Files keep the classes by name.
+  // Files list the classes by name.
   const std::optional<std::uint64_t> names = c.entries("id2label");
   m.vocabulary = names ? *names : c.whole("num_labels", max_vocabulary);
   m.tied_embeddings = false;

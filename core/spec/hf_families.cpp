@@ -2,9 +2,8 @@
 
 #include "core/spec/hf_family.hpp"
 
-// The model types that are read.  What a file leaves out is what the Hugging
-// Face library's class of that type has; a key that its class lacks and that
-// models' own code reads is taken as that code writes it.
+// The model types that are read. Where a file leaves out a key, the default of the Hugging Face library's class for
+// that type counts. A key that its class lacks but that models' own code reads is taken as that code writes it.
 namespace orrery::hf {
 namespace {
 
@@ -31,7 +30,7 @@ constexpr std::array gpt2_keys{
     no_effect("embd_pdrop"),
     no_effect("resid_pdrop"),
     no_effect("predict_special_tokens"),
-    // They are of a head that the class with the language model's head does not have.
+    // These keys belong to a head that the language model's class does not have.
     no_effect("summary_type"),
     no_effect("summary_use_proj"),
     no_effect("summary_activation"),
@@ -68,7 +67,7 @@ constexpr std::array mixtral_keys{
     only("sliding_window", "null", "attention to a window of positions"),
     only("attention_bias", "false", "biases in attention"),
     only("mlp_bias", "false", "biases in experts"),
-    // Losses and noise of training, which the workload states.
+    // These are losses and noise of training, which the workload states.
     no_effect("output_router_logits"),
     no_effect("router_aux_loss_coef"),
     no_effect("router_jitter_noise"),
@@ -162,7 +161,7 @@ constexpr std::array bert_keys{
     only("is_decoder", "false", "BERT as a decoder"),
     only("tie_word_embeddings", "true", "a head that is not the word table"),
     no_effect("classifier_dropout"),
-    // They are of a pooler, which the class with the head for masked words does not have.
+    // These keys belong to a pooler, which the class with the head for masked words does not have.
     no_effect("directionality"),
     no_effect("pooler_fc_size"),
     no_effect("pooler_num_attention_heads"),
@@ -178,7 +177,7 @@ constexpr std::array vit_keys{
     read("id2label", "null"),
     read("num_labels", "2"),
     only("qkv_bias", "true", "biases in only some linear layers"),
-    // They are of heads and poolers that the classifier does not have.
+    // These keys belong to heads and poolers that the classifier does not have.
     no_effect("encoder_stride"),
     no_effect("pooler_act"),
     no_effect("pooler_output_size"),

@@ -35,7 +35,7 @@ const json* Config::find(const char* key) const {
   ORRERY_ASSERT(values_->absent.contains(key), key, family_.type);
   const auto at = values_->given.find(key);
   const bool given = at != values_->given.end() && !at->is_null();
-  // Values of other keys than read ones are known: the file's have been refused where they differ.
+  // The table has the values of keys that are not read: where a file's value differs, it has been refused.
   const Key* row = find_key(family_.tables, key);
   if (given && row->use == Use::read) return &*at;
   const json& absent = values_->absent[key];

@@ -10,16 +10,15 @@
 #include "core/spec/hf_keys.hpp"
 #include "core/spec/model_spec.hpp"
 
-/// What the readers of one family each, in hf_*.cpp, share: the values of a
-/// Hugging Face config.json.  Included by those files alone.
+/// The readers of one family each, in hf_*.cpp, share this: the values of a Hugging Face config.json. Only those files
+/// include it.
 namespace orrery::hf {
 
-/// The object of a file of one model type.  Readers ask only for keys that the
-/// type's tables have as read; what the file leaves out, or has as null, is what
-/// the table says.  They return a usable value after every mistake.
+/// The object of a file of one model type. Readers ask only for keys that the type's tables have as read. Where the
+/// file leaves a key out, or has null, the table's value counts. After every mistake they return a usable value.
 class Config {
  public:
-  /// `object` has the names of the tables alone; `origin` the positions of values.
+  /// `object` has only the names of the tables; `origin` has the positions of values.
   Config(const nlohmann::json& object, const Family& family, const Origin& origin, Diagnostics& diagnostics);
   ~Config();
   Config(const Config&) = delete;
@@ -27,23 +26,23 @@ class Config {
 
   /// No mistake so far: what was read may be compared.
   [[nodiscard]] bool good() const { return diagnostics_.size() == before_; }
-  /// The value, or the table's; null where both are.
+  /// The file's value, or the table's; null where both are.
   [[nodiscard]] const nlohmann::json* find(const char* key) const;
-  /// Whether the file says null, or nothing where the table says null.
+  /// Whether the file says null, or has no such key and the table says null.
   [[nodiscard]] bool none(const char* key) const;
 
-  /// At the value of `key`, which may be one inside rope_scaling or rope_parameters: "rope_scaling.type".
+  /// Adds an error at the value of `key`, which may be one inside rope_scaling or rope_parameters: "rope_scaling.type".
   void error(const std::string& key, std::string code, std::string message, std::vector<std::string> details = {});
-  /// At least 1, at most `most`; `derived` where neither file nor table say one.
+  /// A number of at least 1 and at most `most`; `derived` where neither file nor table has one.
   std::uint64_t whole(const char* key, std::uint64_t most, std::optional<std::uint64_t> derived = std::nullopt);
-  /// 0 is allowed, and is what null means.
+  /// The same with 0 allowed; null means 0.
   std::uint64_t whole_from_zero(const char* key, std::uint64_t most);
   /// A number, or a list of two equal ones.
   std::uint64_t side(const char* key, std::uint64_t most);
-  /// Entries of an object or array; nothing where the file has none.
+  /// The number of entries in an object or array; empty where the file has none.
   std::optional<std::uint64_t> entries(const char* key);
   double number(const char* key, double least, double most);
-  /// The number in `key` of an object, which messages call `path`.
+  /// The number in `key` of an object that messages call `path`.
   std::optional<double> number_in(const nlohmann::json& object, const char* key, const std::string& path, double least,
                                   double most);
   bool flag(const char* key);
@@ -62,12 +61,12 @@ class Config {
   std::size_t before_;
 };
 
-/// Base and kind of scaling of rotary angles, from rope_scaling or rope_parameters.
+/// Reads base and kind of scaling of rotary angles, from rope_scaling or rope_parameters.
 void read_rope(Config&, ModelSpec&);
 /// Refuses a number of heads that does not divide the width.
 void heads_divide(Config&, const ModelSpec&, const char* heads, const char* hidden);
 
-/// Names of the activations that are computed as gelu.  Some are the exact form, some the tanh form, which differs by
+/// Names of the activations that are computed as gelu. Some name the exact form, some the tanh form, which differs by
 /// less than 0.001 and costs the same.
 [[nodiscard]] const std::vector<std::string>& gelu_names();
 [[nodiscard]] const std::vector<std::string>& silu_names();

@@ -14,8 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Whether brackets nest deeper than any config's do; the parser's value tree
-/// is freed recursively.
+/// Whether brackets nest deeper than in any config. The parser's value tree is freed recursively.
 bool nests_deeper(std::string_view text, int most) {
   int depth = 0;
   for (const char c : text) {
@@ -28,7 +27,8 @@ bool nests_deeper(std::string_view text, int most) {
   return false;
 }
 
-/// Numbers that are not finite as the library tags them where plain JSON is asked of it: {"__float__": "NaN"}.
+/// Replaces numbers that are not finite, as the library tags them where plain JSON is asked of it: {"__float__":
+/// "NaN"}.
 void untag_numbers(json& value) {
   if (!value.is_structured()) return;
   if (value.is_object() && value.size() == 1 && value.contains("__float__")) {
@@ -48,7 +48,7 @@ std::string supported() {
   return all;
 }
 
-/// Refuses a value that asks for another model than without the key.
+/// Refuses a value that asks for another model than the file would be without the key.
 void check_only(const Origin& origin, const std::string& path, const Key& key, const json& value, Diagnostics& d) {
   if (value.is_null() || (value.is_structured() && value.empty())) return;
   const json allowed = json::parse(key.value);

@@ -22,7 +22,7 @@ struct Place {
   [[nodiscard]] std::string path() const { return nested ? outer + "." + name : name; }
 };
 
-/// The object of a config.json, and its keys and theirs in the file's order.
+/// The object of a config.json, with its own keys and those of its objects in the file's order.
 struct File {
   Origin origin;
   std::shared_ptr<nlohmann::json> object;  ///< a pointer, since headers see the name of its type alone
@@ -32,13 +32,13 @@ struct File {
 /// Codes: hf.syntax
 [[nodiscard]] std::optional<File> open_file(std::string text, std::string name, Diagnostics&);
 
-/// The row of model_type, whose keys the file is read with: hf.missing-key, hf.type or hf.model-type where there is
-/// none.
+/// The row of model_type, which says how the file's keys are read. Adds hf.missing-key, hf.type or hf.model-type where
+/// there is none.
 [[nodiscard]] const Family* family_of(const File&, Diagnostics&);
 
-/// Sorts every key into what becomes of it (hf::Use): keeps the positions of known ones in `origin`, gives values under
-/// another name their own, refuses what changes the model otherwise than this program has it (hf.unsupported) and what
-/// is a slip of the pen (hf.unknown-key), and answers the keys that nobody knows, in the file's order.
+/// Decides for every key what becomes of it (hf::Use), and returns the keys that nobody knows, in the file's order. It
+/// keeps the positions of known keys in `origin`, gives values under another name their own, refuses values that change
+/// the model in a way that this program does not have (hf.unsupported), and refuses misspellings (hf.unknown-key).
 std::vector<std::string> sort_keys(File&, const Family&, Diagnostics&);
 
 }  // namespace orrery::hf

@@ -22,7 +22,7 @@ constexpr std::array common{
     only("text_config", "null", "a model inside the model"),
     only("vision_config", "null", "a model inside the model"),
     only("audio_config", "null", "a model inside the model"),
-    // Names, versions, types of released weights.
+    // These are names, versions and types of released weights.
     no_effect("name_or_path"),
     no_effect("transformers_version"),
     no_effect("torch_dtype"),
@@ -38,7 +38,7 @@ constexpr std::array common{
     no_effect("num_labels"),
     no_effect("unsloth_version"),
     no_effect("unsloth_fixed"),
-    // How the library runs the model.
+    // These say how the library runs the model.
     no_effect("_commit_hash"),
     no_effect("_attn_implementation"),
     no_effect("_attn_implementation_autoset"),
@@ -60,7 +60,7 @@ constexpr std::array common{
     no_effect("tie_last_hidden_states"),
     no_effect("cross_attention_hidden_size"),
     no_effect("pretraining_tp"),
-    // Where training starts, and rates that the workload states.
+    // These say where training starts, and rates that the workload states.
     no_effect("initializer_range"),
     no_effect("attention_dropout"),
     no_effect("hidden_dropout"),
@@ -138,7 +138,7 @@ constexpr std::array rope{
     no_effect("finetuned"),
 };
 
-/// In small letters, with one mark between words.
+/// The name in small letters, with one mark between words.
 std::string plain(std::string_view name) {
   std::string out(name);
   for (char& c : out) {

@@ -12,17 +12,16 @@
 
 /// The keys of Hugging Face config.json files, one table for each model type.
 ///
-/// Every key of a file is one of these: read; refused unless it has the one
-/// value that this program has; without effect on what is trained; unknown.  A
-/// model type is added by its row in hf_families.cpp, with its tables and the
-/// reader of its layers.
+/// Every key of a file is one of these: read; refused unless it has the one value that this program has; without effect
+/// on the trained model; unknown. A new model type needs a row in hf_families.cpp, with its tables and the reader of
+/// its layers.
 namespace orrery::hf {
 
 class Config;
 
 enum class Use : std::uint8_t {
-  read,       ///< `value` is what a file without the key has, as JSON; null: its reader knows
-  only,       ///< changes the model unless it is `value` (JSON), null or empty; `about` says to what
+  read,       ///< `value` stands for a missing key, as JSON; null: its reader knows
+  only,       ///< changes the model unless it is `value` (JSON), null or empty; `about` says in what way
   no_effect,  ///< changes neither the parameters nor what a step computes
   same_as     ///< another name of the key `value`
 };
@@ -31,7 +30,8 @@ struct Key {
   std::string_view name;
   Use use = Use::no_effect;
   std::string_view value = {};
-  std::string_view about = {};  ///< only: what it asks for; read: the key of [model] that it gives, where rules name it
+  std::string_view about = {};  ///< only: what it asks for; read: the key of [model] that gets the value, where rules
+                                ///< name it
 };
 using Keys = std::span<const Key>;
 
@@ -47,14 +47,14 @@ constexpr Key same_as(std::string_view name, std::string_view other) { return {n
 /// A model type.
 struct Family {
   std::string_view type;                  ///< model_type
-  std::vector<std::string_view> classes;  ///< of `architectures`: those that have the head which is trained here
+  std::vector<std::string_view> classes;  ///< names in `architectures` of the classes whose head is trained here
   std::vector<Keys> tables;               ///< the first that has a key counts
   ModelSpec (*read)(Config&);
 };
 [[nodiscard]] const std::vector<Family>& families();
 [[nodiscard]] const Family* family_of(std::string_view type);
 
-/// Keys that files of every type may have, and those of rotary positions.
+/// Keys that files of every type may have, and the keys of rotary positions.
 [[nodiscard]] Keys common_keys();
 [[nodiscard]] Keys rotary_keys();
 /// Keys inside rope_scaling and rope_parameters.
@@ -63,9 +63,9 @@ struct Family {
 /// The row of a key; null where no table has it.
 [[nodiscard]] const Key* find_key(std::span<const Keys> tables, std::string_view name);
 
-/// A known key that `name` is likely to be meant for: at most two edits away, one where the name has less than 8
-/// letters, none below 4, and one less from keys without effect, which many files have names beside.  Capitals and
-/// hyphens do not count.  Empty where there is none.
+/// The known key that `name` is likely to be meant for. It is at most two edits away, one where the name has less than
+/// 8 letters, none below 4. For keys without effect it is one edit less, because many files have names close to these.
+/// Capitals and hyphens do not count. Empty where there is none.
 [[nodiscard]] std::string_view near_key(std::span<const Keys> tables, std::string_view name);
 
 /// A value as a message shows it, with Infinity and NaN as Python writes them.

@@ -7,9 +7,8 @@
 #include "core/spec/hf_family.hpp"
 #include "core/spec/spec_files.hpp"
 
-// Rotary angles.  Files of version 5 of the library keep them in
-// rope_parameters, older ones in rope_scaling and rope_theta: both are read
-// alike, for every type.
+// Reads rotary angles. Files of version 5 of the library keep them in rope_parameters, older ones in rope_scaling and
+// rope_theta. Both are read alike, for every type.
 namespace orrery::hf {
 namespace {
 
@@ -21,7 +20,7 @@ struct Rope {
   friend bool operator==(const Rope&, const Rope&) = default;
 };
 
-/// The kind of scaling: rope_type, or type in older files.
+/// The kind of scaling: the key rope_type, or type in older files.
 std::string kind_of(Config& c, const std::string& key, const json& object) {
   for (const char* name : {"rope_type", "type"}) {
     const auto at = object.find(name);

@@ -31,7 +31,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::binary_search(names.begin(), names.end(), name);
 }
 
-/// What a file begins with, or nothing.
+/// The first bytes of a file; empty where it cannot be read.
 std::string beginning(const std::filesystem::path& file) {
   std::string out(256, ' ');
   std::ifstream(file, std::ios::binary).read(out.data(), static_cast<std::streamsize>(out.size()));

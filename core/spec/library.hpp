@@ -14,12 +14,11 @@ namespace orrery {
 
 /// The shipped models, devices and clusters, and the meaning of references.
 ///
-/// A reference is the name of a file in the data directory (without .toml), or
-/// a path that ends in .toml.  A model's may also be any file that holds the JSON
-/// of a Hugging Face config.json, or a folder with a config.json in it, and needs
-/// no slash or ending where it is no name of the data directory.  Relative paths
-/// count from `relative_to`, the folder of the file that names them.  An unknown
-/// name is a diagnostic that lists the nearest known ones.
+/// A reference is the name of a file in the data directory (without .toml), or a path that ends in .toml. A model's
+/// reference may also be any file that holds the JSON of a Hugging Face config.json, or a folder with a config.json in
+/// it. It needs no slash or ending unless it is also a name in the data directory. Relative paths count from
+/// `relative_to`, the folder of the file that names them. An unknown name is a diagnostic that lists the nearest known
+/// ones.
 ///
 /// Codes: library.unknown-model  library.unknown-cluster
 /// library.unknown-device  library.unknown-fabric  cluster.gpus, and those of the readers
@@ -29,7 +28,7 @@ class Library {
 
   [[nodiscard]] std::optional<ModelSpec> model(const std::string& reference, const std::filesystem::path& relative_to,
                                                Diagnostics& diagnostics) const;
-  /// The file that a reference to a model means; none where it is neither a path nor a known name.
+  /// The file that a reference to a model means; empty where it is neither a path nor a known name.
   [[nodiscard]] std::optional<std::filesystem::path> model_file(const std::string& reference,
                                                                 const std::filesystem::path& relative_to) const;
   /// A reference to a model that means the same from any folder: names stay, paths become absolute.
@@ -40,7 +39,7 @@ class Library {
                                                    const std::filesystem::path& relative_to,
                                                    std::optional<std::uint32_t> gpus, Diagnostics& diagnostics) const;
   [[nodiscard]] std::optional<DeviceSpec> device(const std::string& name, Diagnostics& diagnostics) const;
-  /// The file of what joins GPUs, link by link; its reader is sim/net/fabric_spec.hpp.
+  /// The file that describes what joins GPUs, link by link; its reader is sim/net/fabric_spec.hpp.
   [[nodiscard]] std::optional<std::filesystem::path> fabric(const std::string& reference,
                                                             Diagnostics& diagnostics) const;
 
@@ -69,10 +68,9 @@ class Library {
 /// A reference that means the same from any folder: names stay, paths become absolute.
 [[nodiscard]] std::string portable(const std::string& reference, const std::filesystem::path& relative_to);
 
-/// The cluster with another number of devices: part of a node below one node,
-/// whole nodes above.  The innermost levels fill first; the outermost grows.
-/// Refused with cluster.gpus where that gives no whole number of nodes or where
-/// no level connects nodes.
+/// The cluster with another number of devices: part of a node below one node, whole nodes above. The innermost levels
+/// fill first, and the outermost grows. The result is refused with cluster.gpus where it has no whole number of nodes
+/// or where no level connects nodes.
 [[nodiscard]] std::optional<ClusterSpec> resized(ClusterSpec cluster, std::uint32_t gpus, Diagnostics& diagnostics);
 
 }  // namespace orrery

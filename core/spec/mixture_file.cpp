@@ -145,7 +145,7 @@ void read_routing(TomlTable t, Routing& r) {
   t.read_enum("kind", routing_names(), r.kind);
   if (r.kind == Routing::Kind::skewed) t.read("exponent", r.exponent, {0.0, max_exponent});
   if (r.kind == Routing::Kind::recorded && t.read("table", r.table)) {
-    // Relative to the file that names it, wherever the program was started.
+    // The path is relative to the file that names it, wherever the program was started.
     const std::filesystem::path folder = std::filesystem::path(t.origin().file).parent_path();
     if (!t.origin().file.empty()) r.table = (folder / r.table).lexically_normal().string();
     Diagnostics found;

@@ -8,8 +8,8 @@
 
 namespace orrery {
 
-// The tables [model.mixture] and [workload.routing], and what holds for them
-// wherever they come from; parts of the readers and checks of spec_files.hpp.
+// The tables [model.mixture] and [workload.routing], and the rules for them wherever they come from; parts of the
+// readers and checks of spec_files.hpp.
 
 void read_mixture(TomlTable, Mixture&);
 void write_mixture(TomlWriter&, const Mixture&);
@@ -22,10 +22,9 @@ void write_routing(TomlWriter&, const Routing&, std::string_view path);
 /// Codes: workload.routing, workload.range.
 [[nodiscard]] bool check_routing(const Workload&, Diagnostics&);
 
-/// The loads of experts, a row for each layer: numbers from 0 on, apart by
-/// blanks or commas; from # to the end of a line is a comment, and empty lines
-/// do not count.  Empty after a mistake, which is in `diagnostics` with its
-/// line.  Code: workload.routing
+/// Reads the loads of experts, a row for each layer: numbers from 0 on, separated by blanks or commas. A # begins a
+/// comment to the end of the line, and empty lines do not count. Empty after a mistake, which is in `diagnostics` with
+/// its line. Code: workload.routing
 [[nodiscard]] std::vector<std::vector<double>> parse_routing_table(std::string text, std::string name, Diagnostics&);
 
 }  // namespace orrery

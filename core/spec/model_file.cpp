@@ -34,7 +34,8 @@ void read_latent(TomlTable t, LatentAttention& l) {
   t.finish();
 }
 
-/// [model.image]; the classes are what the head tells apart, as words elsewhere.
+/// Reads [model.image]; the number of classes takes the place of the vocabulary, because the head tells classes apart
+/// as it tells words apart elsewhere.
 void read_image(TomlTable t, ModelSpec& m) {
   Image image;
   t.read("size", image.size, {1, max_sequence});

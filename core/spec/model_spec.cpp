@@ -21,10 +21,10 @@ std::uint64_t attention_parameter_count(const ModelSpec& m) {
 
 namespace {
 
-/// Matrices of a dense feed-forward part of one feature more.
+/// Parameters in the matrices of a dense feed-forward part, per feature of its width.
 std::uint64_t per_width(const ModelSpec& m) { return m.hidden * (m.activation == Activation::swiglu ? 3 : 2); }
 
-/// Matrices of a mixture of which `experts` are counted.
+/// Parameters in the matrices of a mixture, with `experts` of its experts counted.
 std::uint64_t experts_count(const ModelSpec& m, std::uint64_t experts) {
   return per_width(m) * (experts * m.mixture->ffn + m.mixture->shared_ffn) + m.hidden * m.mixture->experts;
 }
@@ -53,7 +53,7 @@ std::uint64_t layers_count(const ModelSpec& m) {
   return all - dense * experts_count(m, m.mixture->experts) + dense * per_width(m) * m.ffn;
 }
 
-/// All but the layers and the head.
+/// All parameters outside the layers and the head.
 std::uint64_t embedding_count(const ModelSpec& m) {
   const std::uint64_t positions = m.positions == PositionEncoding::learned ? m.max_positions * m.hidden : 0;
   switch (m.architecture) {

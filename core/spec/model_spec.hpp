@@ -13,7 +13,7 @@ enum class Norm : std::uint8_t { layer_norm, rms_norm };
 enum class Activation : std::uint8_t { gelu, swiglu };
 enum class PositionEncoding : std::uint8_t { learned, rotary };
 
-/// What the layers are put together to.
+/// How the layers are put together.
 ///   decoder   causal language model, norms before each part (GPT, LLaMA)
 ///   bert      all positions see each other, norms after each part, masked language modelling
 ///   vit       patches of an image, all see each other, norms before each part, classification
@@ -21,8 +21,8 @@ enum class Architecture : std::uint8_t { decoder, bert, vit };
 
 /// A mixture of experts in place of feed-forward layers.
 struct Mixture {
-  /// Gates of the chosen experts: softmax over them (Mixtral); softmax over all
-  /// (DeepSeek-V2); sigmoid, then divided by their sum (DeepSeek-V3).
+  /// How the gates of the chosen experts are made: softmax over them (Mixtral); softmax over all experts (DeepSeek-V2);
+  /// sigmoid, then divided by their sum (DeepSeek-V3).
   enum class Scores : std::uint8_t { softmax_chosen, softmax_all, sigmoid };
   /// What a group of experts is worth to a token: its best score (DeepSeek-V2); the sum of its two best (DeepSeek-V3).
   enum class GroupScore : std::uint8_t { best, two_best };
@@ -31,16 +31,17 @@ struct Mixture {
   std::uint64_t ffn = 0;             ///< width of one expert
   std::uint64_t shared_ffn = 0;      ///< width of the experts that every token visits, together; 0: none
   std::uint64_t first_dense = 0;     ///< layers before the first mixture
-  std::uint64_t every = 1;           ///< from there on one layer in so many is a mixture, the first among them
+  std::uint64_t every = 1;           ///< from there on one layer in so many is a mixture, beginning with the first of
+                                     ///< them
   std::vector<std::uint32_t> dense;  ///< numbers of further layers that are none, ascending
   Scores scores = Scores::softmax_chosen;
   double scale = 1.0;  ///< of the gates
-  /// Device- or node-limited routing: the experts are so many equal groups, by their numbers, and a token visits
-  /// experts of the best groups_per_token alone.
+  /// Device- or node-limited routing: experts form this many equal groups, by their numbers, and a token visits only
+  /// experts of its best groups_per_token groups.
   std::uint32_t groups = 1;
   std::uint32_t groups_per_token = 1;
   GroupScore group_score = GroupScore::best;
-  bool score_bias = false;  ///< a bias per expert, without gradient, that only the choice sees
+  bool score_bias = false;  ///< each expert has a bias, without gradient, that only the choice sees
   friend bool operator==(const Mixture&, const Mixture&) = default;
 };
 
@@ -49,13 +50,14 @@ struct Mixture {
 struct LatentAttention {
   std::uint64_t query_rank = 0;  ///< 0: queries are made from the stream
   std::uint64_t kv_rank = 0;
-  std::uint64_t rope_dim = 0;   ///< features of a query or key head that rotate; the key's are shared by all heads
-  std::uint64_t value_dim = 0;  ///< width of a value head; head_dim is that of a query or key head without rope_dim
+  std::uint64_t rope_dim = 0;   ///< features of a query or key head that rotate; all heads share the key's
+  std::uint64_t value_dim = 0;  ///< width of a value head; head_dim is the width of a query or key head without
+                                ///< rope_dim
   friend bool operator==(const LatentAttention&, const LatentAttention&) = default;
 };
 
-/// What a vision transformer looks at.  Its sequence is a class token and the
-/// patches, so max_positions is 1 + (size / patch)^2.
+/// Describes what a vision transformer looks at. Its sequence is a class token and the patches, so max_positions is 1 +
+/// (size / patch)^2.
 struct Image {
   std::uint64_t size = 0;   ///< pixels on each side
   std::uint64_t patch = 0;  ///< pixels on each side of a patch
@@ -63,12 +65,11 @@ struct Image {
   friend bool operator==(const Image&, const Image&) = default;
 };
 
-/// What is trained: identical layers between an embedding and a head (GPT-2/3
-/// and LLaMA families, BERT, vision transformers).
+/// The model that is trained: identical layers between an embedding and a head (GPT-2/3 and LLaMA families, BERT,
+/// vision transformers).
 ///
-/// Widths are global, before any sharding.  `vocabulary` is the real one; a
-/// plan pads it to a multiple of its tensor size.  A vision transformer's is
-/// the number of its classes.
+/// Widths are global, before any sharding. `vocabulary` is the real one, which a plan pads to a multiple of its tensor
+/// size. For a vision transformer it is the number of classes.
 struct ModelSpec {
   std::string name;
   std::uint64_t layers = 0;
@@ -92,9 +93,9 @@ struct ModelSpec {
   std::uint64_t prediction_modules = 0;  ///< further layers that predict tokens further ahead (DeepSeek-V3)
   double norm_epsilon = 1e-5;
   double rope_theta = 10000.0;
-  /// How released checkpoints stretch the rotary angles to longer sequences, one
-  /// of rope_scaling_names(); empty: not.  Costs nothing, so predictions hold
-  /// with it; kernels here do not have it, so such a model cannot be run.
+  /// How released checkpoints stretch the rotary angles to longer sequences, one of rope_scaling_names(); empty means
+  /// that they do not. Scaling costs nothing, so predictions hold with it; kernels here do not have it, so such a model
+  /// cannot be run.
   std::string rope_scaling;
   std::string source;  ///< where the numbers come from
   Origin origin;
@@ -123,41 +124,40 @@ inline constexpr std::uint32_t max_prediction_modules = 4;
 /// tests/unit/core/spec.
 [[nodiscard]] std::uint64_t parameter_count(const ModelSpec&);
 
-/// Parameters that one token meets: of the experts only per_token in each layer.
+/// Parameters that one token meets: only per_token of the experts in each layer.
 [[nodiscard]] std::uint64_t active_parameter_count(const ModelSpec&);
 
-/// The same as its authors count it: mixtures with the E biases of a layer that
-/// only the choice of experts sees; BERT with the pooler, h^2 + h, that its
-/// second task trains, and without the head of its first (what is called
-/// BERT-base has 109,482,240).
+/// The same as the model's authors count it. Mixtures have the E biases of a layer that only the choice of experts
+/// sees. BERT has the pooler, h^2 + h, that its second task trains, and lacks the head of its first task (the model
+/// called BERT-base has 109,482,240).
 [[nodiscard]] std::uint64_t published_parameter_count(const ModelSpec&);
 
-/// One of the prediction modules, which parameter_count leaves out, as its
-/// authors count it: a layer as the model's last, a projection 2 h -> h and three
-/// norms; embedding and head are the model's (DeepSeek-V3, 2024, section 2.2).
+/// Parameters of one prediction module, which parameter_count leaves out, as its authors count it: a layer like the
+/// model's last, a projection 2 h -> h and three norms. Embedding and head are the model's (DeepSeek-V3, 2024, section
+/// 2.2).
 [[nodiscard]] std::uint64_t prediction_module_parameter_count(const ModelSpec&);
 
-/// Parameters of one transformer layer, a mixture where the model has some.
+/// Parameters of one transformer layer, which is a mixture where the model has some.
 [[nodiscard]] std::uint64_t layer_parameter_count(const ModelSpec&);
-/// Those of its attention: projections, their biases and inner norms.
+/// Parameters of its attention: projections, their biases and inner norms.
 [[nodiscard]] std::uint64_t attention_parameter_count(const ModelSpec&);
 
 /// Whether the layer has a mixture for its feed-forward part: above first_dense, in steps of `every`, and not among
-/// `dense`.  Those of prediction modules are as the last of the model.
+/// `dense`. Prediction modules have layers of the kind of the model's last.
 [[nodiscard]] bool is_mixture(const ModelSpec&, std::uint64_t layer);
-/// Layers as Programs and weights number them: the model's, then for each prediction module two, what brings the stream
-/// and the tokens ahead together, and its transformer layer.
+/// Number of layers as Programs and weights number them: the model's layers, then two for each prediction module,
+/// namely the one that brings the stream and the tokens ahead together, and its transformer layer.
 [[nodiscard]] std::uint64_t numbered_layers(const ModelSpec&);
 /// Layers that are mixtures, prediction modules apart.
 [[nodiscard]] std::uint64_t mixture_count(const ModelSpec&);
 /// Whether some layers are mixtures and others are dense.
 [[nodiscard]] bool mixes_kinds(const ModelSpec&);
-/// Queries see the keys of all positions up to their own; else of all.
+/// Whether queries see only the keys of positions up to their own; otherwise they see all.
 [[nodiscard]] bool is_causal(const ModelSpec&);
 /// Width of a head's query and key, and of its value.
 [[nodiscard]] std::uint64_t key_width(const ModelSpec&);
 [[nodiscard]] std::uint64_t value_width(const ModelSpec&);
-/// Patches of an image, and numbers (pixels times channels) in one.
+/// Number of patches in an image, and of values (pixels times channels) in one patch.
 [[nodiscard]] std::uint64_t patch_count(const Image&);
 [[nodiscard]] std::uint64_t patch_width(const Image&);
 

@@ -21,18 +21,18 @@ using NodeKinds = std::uint8_t;
 [[nodiscard]] std::uint32_t kind_of_node(const ClusterSpec&, std::uint32_t node);
 [[nodiscard]] std::uint32_t kind_of_device(const ClusterSpec&, std::uint32_t device);
 [[nodiscard]] const DeviceSpec& device_of(const ClusterSpec&, std::uint32_t kind);
-/// Of one device of such a node at a level, one direction.
+/// Bandwidth of one device of such a node at a level, in one direction.
 [[nodiscard]] Bandwidth bandwidth_of(const ClusterSpec&, std::uint32_t kind, std::size_t level);
 
-/// What every device has at least: a plan whose ranks fit there fits anywhere.
+/// Memory that every device has at least: a plan whose ranks fit there fits anywhere.
 [[nodiscard]] Bytes least_memory(const ClusterSpec&);
-/// Matrix peak of `devices` devices, from number 0 on; nothing where one does not compute in that precision.
+/// Matrix peak of `devices` devices, from number 0 on; empty where one of them does not compute in that precision.
 [[nodiscard]] std::optional<FlopRate> total_peak(const ClusterSpec&, Precision, std::uint64_t devices);
 /// "32 x H100", or "32 x H100 and 16 x A100".
 [[nodiscard]] std::string devices_text(const ClusterSpec&);
 
-/// A cluster of equal nodes with the devices of `kind`, whose links are those that members on nodes of all `kinds` have
-/// in common: at each level the narrowest.  No kinds: the widest of all.
+/// A cluster of equal nodes with the devices of `kind`. Its links are those that members on nodes of all `kinds` have
+/// in common: the narrowest at each level. Without kinds they are the widest of all.
 [[nodiscard]] ClusterSpec equal_nodes(const ClusterSpec&, std::uint32_t kind, NodeKinds kinds);
 
 }  // namespace orrery

@@ -10,11 +10,11 @@
 namespace orrery {
 namespace {
 
-/// `total` in whole parts that follow the weights, none above `most`.
+/// Divides `total` into whole parts that follow the weights, none above `most`.
 std::vector<std::uint64_t> apportion(const std::vector<double>& weights, std::uint64_t total, std::uint64_t most) {
   std::vector<std::uint64_t> parts(weights.size(), 0);
   std::vector<bool> full(weights.size(), false);
-  // Who would get more than `most` gets just that, and the rest is shared out anew.
+  // A part that would get more than `most` gets exactly that, and the rest is shared out anew.
   std::vector<double> quota(weights.size());
   std::uint64_t left = total;
   for (bool again = true; again;) {
@@ -66,7 +66,7 @@ std::uint64_t most_kept_of_any(const Workload& w, std::uint32_t experts, std::ui
 }
 
 ExpertGroups expert_groups(const Mixture& m) {
-  // Of all groups a token may visit any expert.
+  // Where a token may visit all groups it may visit any expert.
   return m.groups_per_token < m.groups ? ExpertGroups{m.groups, m.groups_per_token} : ExpertGroups{};
 }
 
@@ -122,7 +122,7 @@ LayerRouting::LayerRouting(const Workload& w, std::uint32_t experts, std::uint32
 LayerRouting::Choice LayerRouting::choice(std::uint64_t sequence, std::uint64_t position, std::uint32_t index) const {
   const std::uint64_t number = sequence * groups_of_sequence_ + position / group_;
   const std::uint64_t turn = random_bits(seed_, stream_, number) % group_;
-  // Among the places of groups, then among those of the group's experts.
+  // The place among groups comes first, then the place among the group's experts.
   const std::uint64_t place = (position % group_ + turn) % group_ + index / each_ * group_;
   const auto behind = std::upper_bound(tokens_begin_.begin(), tokens_begin_.end(), place);
   const auto group = static_cast<std::size_t>(behind - tokens_begin_.begin() - 1);

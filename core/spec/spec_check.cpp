@@ -63,7 +63,7 @@ std::string divisors_near(std::uint64_t whole, std::uint64_t wanted) {
   return above == 0 ? fmt::format("{}", below) : fmt::format("{}, {}", below, above);
 }
 
-/// BERT's or ViT's layers are of one kind: what differs is another model.
+/// The layers of BERT or ViT are of one kind; a model with other ones is another model.
 void check_fixed(Checker& c, const ModelSpec& m, const char* name) {
   const auto fixed = [&](bool good, const char* key, const char* value) {
     if (good) return;
@@ -182,8 +182,8 @@ bool check_model(const ModelSpec& m, Diagnostics& diagnostics) {
     c.fail("rope_scaling", "model.positions", "rope_scaling is of rotary positions",
            {"This model has none: leave it out, or set positions to rotary."});
   }
-  // Widths are at most 2^20, so one layer has less than 2^44 parameters and
-  // 10^4 layers less than 2^58: the count below cannot overflow.
+  // Widths are at most 2^20, so one layer has less than 2^44 parameters and 10^4 layers less than 2^58. The count below
+  // therefore cannot overflow.
   constexpr std::uint64_t most = std::uint64_t{1} << 50;
   if (c.good() && parameter_count(m) > most) {
     c.fail("layers", "model.size", "the model is too large",
@@ -300,7 +300,7 @@ bool check_device(const DeviceSpec& d, const Origin& origin, const std::string& 
 
 namespace {
 
-/// Rates grow with the message, but never so much that more bytes take less time.
+/// Rates grow with the message, but never so fast that more bytes take less time.
 void check_rates(Checker& c, const std::string& key, const NetworkLevel& level) {
   for (std::size_t i = 0; i < level.rates.size(); ++i) {
     const SizedRate& r = level.rates[i];
@@ -355,7 +355,7 @@ void check_channels(Checker& c, const ClusterSpec& cluster) {
   }
 }
 
-/// Ranges of nodes that lie in the cluster and leave some of it, of devices that run as its own do.
+/// Other nodes are ranges that lie in the cluster and leave some of it, with devices that run as its own do.
 bool check_other_nodes(Checker& c, const ClusterSpec& cluster, Diagnostics& diagnostics) {
   bool devices_good = true;
   std::uint64_t end = 0, nodes = 0;

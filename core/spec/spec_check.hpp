@@ -7,9 +7,8 @@
 
 namespace orrery {
 
-/// The rules that specs keep, wherever they come from; broken ones are added
-/// with the position in `origin`.  The bounds keep every later product of
-/// sizes inside 64 bits: a checked model has at most 2^50 parameters.
+/// Checks the rules of specs, wherever these come from. Broken rules are added with the position in `origin`. The
+/// bounds keep every later product of sizes inside 64 bits: a checked model has at most 2^50 parameters.
 ///
 /// Codes: model.kv-heads  model.positions  model.size  model.range
 /// workload.range  workload.dropout  workload.schedule  workload.gradient-dtype

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-// What is the same for files of all kinds: a schema, and one table.
+// Code that files of all kinds share: a schema, and one table.
 
 namespace orrery {
 namespace {

@@ -16,7 +16,7 @@
 
 namespace orrery {
 
-/// Files and tables of models, workloads, devices and clusters.
+/// Readers and writers of files and tables of models, workloads, devices and clusters.
 ///
 /// A file has `schema = 1` and one table that says what it is: [model],
 /// [workload], [device] or [cluster].  The same tables may stand in other
@@ -40,17 +40,17 @@ inline constexpr std::uint64_t spec_schema = 1;
 [[nodiscard]] std::string_view name_of(PositionEncoding);
 [[nodiscard]] std::string_view name_of(Architecture);
 
-/// A device by name, for clusters that name one instead of holding it.
+/// Finds a device by name, for clusters that name one instead of holding it.
 using DeviceLookup = std::function<std::optional<DeviceSpec>(const std::string& name, Diagnostics&)>;
 
-// One table.  The table's finish() is called inside.
+// Reads one table. The table's finish() is called inside.
 [[nodiscard]] std::optional<ModelSpec> read_model(TomlTable& model);
 [[nodiscard]] std::optional<Workload> read_workload(TomlTable& workload);
 [[nodiscard]] std::optional<DeviceSpec> read_device(TomlTable& device);
 /// `device` is a name (looked up), a path from the cluster's file, or a table.
 [[nodiscard]] std::optional<ClusterSpec> read_cluster(TomlTable& cluster, const DeviceLookup& devices);
 
-// A whole file of one kind.
+// Reads a whole file of one kind.
 [[nodiscard]] std::optional<ModelSpec> read_model_file(const std::filesystem::path&, Diagnostics&);
 [[nodiscard]] std::optional<Workload> read_workload_file(const std::filesystem::path&, Diagnostics&);
 [[nodiscard]] std::optional<DeviceSpec> read_device_file(const std::filesystem::path&, Diagnostics&);
@@ -67,7 +67,7 @@ using DeviceLookup = std::function<std::optional<DeviceSpec>(const std::string& 
 [[nodiscard]] std::string write_workload(const Workload&);
 [[nodiscard]] std::string write_device(const DeviceSpec&);
 [[nodiscard]] std::string write_cluster(const ClusterSpec&);  ///< with its device as a table
-/// Only the table, for files that hold more.
+/// Writes only the table, for files that hold more.
 void write_workload(TomlWriter&, const Workload&, std::string_view path = "workload");
 
 }  // namespace orrery

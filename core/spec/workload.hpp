@@ -19,8 +19,8 @@ struct ModelSpec;
 ///   fp8          bf16, with the products of layers in fp8
 enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16, fp8 };
 
-/// adafactor: Adam's second moment as sums over rows and columns, without a first
-/// (docs/formulas.md); its rate is given, as the others' is.
+/// adafactor keeps Adam's second moment as sums over rows and columns, and no first moment (docs/formulas/training.md); its rate
+/// is given, as the others' is.
 enum class OptimizerKind : std::uint8_t { sgd, adam, lamb, lars, adafactor };
 
 struct Optimizer {
@@ -32,13 +32,13 @@ struct Optimizer {
   double momentum = 0.9;             ///< SGD, where 0 keeps no momentum buffer; LARS
   double weight_decay = 0.1;         ///< on matrices only (not norms, biases); decoupled but for LARS
   double trust_coefficient = 0.001;  ///< LARS: local learning rate over |w| / |g|
-  std::optional<double> trust_clip;  ///< LAMB: |w| counts as no more than this in the trust ratio; unset: as it is
+  std::optional<double> trust_clip;  ///< LAMB: |w| counts as at most this in the trust ratio; unset: as it is
   friend bool operator==(const Optimizer&, const Optimizer&) = default;
 };
 
 // Adafactor's constants, as its authors give them.
 inline constexpr double adafactor_epsilon = 1e-30;       ///< added to squared gradients
-inline constexpr double adafactor_clip = 1.0;            ///< most that the root mean square of an update may be
+inline constexpr double adafactor_clip = 1.0;            ///< largest root mean square of an update
 inline constexpr double adafactor_decay_exponent = 0.8;  ///< second moments decay by 1 - t^-0.8
 
 /// learning rate at step t (from 1):
@@ -54,7 +54,7 @@ struct LearningRateSchedule {
   friend bool operator==(const LearningRateSchedule&, const LearningRateSchedule&) = default;
 };
 
-/// Which experts the tokens of a mixture visit (docs/formulas.md).
+/// Which experts the tokens of a mixture visit (docs/formulas/mixtures.md).
 ///   balanced   every expert gets as many tokens of a routing group, as far as that divides
 ///   skewed     the share of the i-th most loaded expert falls as i^-exponent
 ///   recorded   from a table
@@ -64,7 +64,7 @@ struct Routing {
   Kind kind = Kind::balanced;
   double exponent = 0.0;                   ///< skewed
   std::string table;                       ///< recorded: path of the file
-  std::vector<std::vector<double>> loads;  ///< what it says: of each layer, the load of each expert
+  std::vector<std::vector<double>> loads;  ///< the loads in it: one for each expert of each layer
   std::uint64_t group = 0;                 ///< positions of one sequence routed together; 0: all of a sequence
   std::optional<double>
       capacity;                 ///< tokens an expert takes of a group, over the balanced share; unset: all (drop-less)
@@ -79,7 +79,7 @@ struct Workload {
   Precision precision = Precision::bf16;
   std::optional<DType>
       gradient_dtype;  ///< of the accumulated gradients; unset: f32 for 16-bit precision, else the precision
-  /// Of optimizer moments: f32, bf16, or f8 for the first with f16 for the second; unset: as the master weights.
+  /// Type of optimizer moments: f32, bf16, or f8 for the first with f16 for the second; unset: as the master weights.
   std::optional<DType> moment_dtype;
   Optimizer optimizer;
   LearningRateSchedule schedule;
@@ -104,17 +104,18 @@ struct Workload {
 [[nodiscard]] DType state_dtype(const Workload&);     ///< master weights, or weights where there are none
 [[nodiscard]] DType moment_dtype(const Workload&,
                                  int moment = 0);  ///< the first optimizer moment (0), or the second (1)
-/// Whether moments are kept as multiples of a scale for each few of them.
+/// Whether moments are kept as multiples of a scale, one for each block of them.
 [[nodiscard]] bool has_scaled_moments(const Workload&);
 [[nodiscard]] bool has_master_weights(const Workload&);
-/// Optimizer moments per parameter: Adam and LAMB 2, LARS 1, SGD 1 with momentum, else 0; factored ones do not count.
+/// Optimizer moments per parameter: 2 for Adam and LAMB, 1 for LARS, 1 for SGD with momentum, otherwise 0. Factored
+/// moments do not count.
 [[nodiscard]] int optimizer_moments(const Workload&);
 /// Whether the second moments of a matrix are kept as sums over its rows and columns.
 [[nodiscard]] bool has_factored_moments(const Workload&);
 /// Whether the length of a matrix's update depends on the norms of the matrix and of the update.
 [[nodiscard]] bool has_trust_ratio(const Workload&);
 
-/// DeepSeek-V3's for the first of its training.
+/// The weight that DeepSeek-V3 had in the first part of its training.
 inline constexpr double usual_prediction_loss_weight = 0.3;
 
 /// Factor of the loss of one prediction module: the weight over their number.

@@ -22,7 +22,7 @@ void read_optimizer(TomlTable t, Optimizer& o) {
   t.read_enum("kind", optimizer_names(), o.kind, Need::optional);
   t.read("learning_rate", o.learning_rate, {0.0, 1e3}, Need::optional);
   t.read("weight_decay", o.weight_decay, {0.0, 1e3}, Need::optional);
-  // A key of the other kind would have no effect: it is an error like any unknown key.
+  // A key of another optimizer's kind would have no effect, so it is an error like any unknown key.
   switch (o.kind) {
     case OptimizerKind::adam:
     case OptimizerKind::lamb:
@@ -88,7 +88,7 @@ std::optional<Workload> read_workload(TomlTable& t) {
   if (t.read("prediction_loss_weight", weight, {0.0, 1e3, true}, Need::optional)) w.prediction_loss_weight = weight;
   t.read("seed", w.seed, {0, std::uint64_t{1} << 62}, Need::optional);
   if (t.read("data", w.data, Need::optional) && !w.data.empty() && !w.origin.file.empty()) {
-    // Relative to the file that names it, wherever the program was started.
+    // The path is relative to the file that names it, wherever the program was started.
     w.data = (std::filesystem::path(w.origin.file).parent_path() / w.data).lexically_normal().string();
   }
   t.finish();

@@ -30,7 +30,7 @@ class DeviceOperands {
   DeviceOperands(const DeviceOperands&) = delete;
   DeviceOperands& operator=(const DeviceOperands&) = delete;
 
-  /// Filled with numbers between 0.5 and 1.5: some devices need less power, and so less time, for zeros.
+  /// The operand is filled with numbers between 0.5 and 1.5: some devices need less power, and so less time, for zeros.
   void add(DType dtype, std::uint64_t count, bool accumulate = false) {
     const std::uint64_t bytes = count * size_of(dtype);
     std::byte* p = device_.allocate(bytes);
@@ -82,7 +82,7 @@ class DeviceOperands {
 
 std::vector<double> doubles(const std::vector<std::uint64_t>& sizes) { return {sizes.begin(), sizes.end()}; }
 
-/// In f8 operands are those of bf16, and rounding them is a part of the product.
+/// With f8 the operands are those of bf16, and rounding them is a part of the product.
 void measure_gemm_on(Device& device, const Workload& w, DType compute, const DeviceGrid& grid, MeasuredRates& into) {
   const DType stored = weight_dtype(w);
   for (const auto& [ta, tb] : {std::pair{false, false}, std::pair{false, true}, std::pair{true, false}}) {
@@ -91,7 +91,7 @@ void measure_gemm_on(Device& device, const Workload& w, DType compute, const Dev
     table.compute = compute;
     table.transpose_a = ta;
     table.transpose_b = tb;
-    // The weight gradient multiplies over the tokens: its depth is what rows are elsewhere.
+    // The weight gradient multiplies over the tokens, so its depth takes the place of the rows elsewhere.
     const auto& m_axis = ta ? grid.columns : grid.rows;
     const auto& n_axis = ta ? grid.depths : grid.columns;
     const auto& d_axis = ta ? grid.rows : grid.depths;
@@ -165,7 +165,7 @@ void measure_attention_on(Device& device, const Workload& w, const DeviceGrid& g
   }
 }
 
-/// Of copies to the host's memory and of those from it the slower: the median of each, one at a time.
+/// The slower of copies to the host's memory and copies from it: the median of each, one at a time.
 Bandwidth measure_host_copies(Device& device, const DeviceGrid& grid) {
   struct Block {
     Device& device;

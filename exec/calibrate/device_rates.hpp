@@ -11,12 +11,11 @@
 
 namespace orrery {
 
-/// The name under which models/device has a GPU, by what its driver calls it;
-/// nothing for one that is not there.
+/// The name under which models/device has a GPU, found by the name that its driver gives; empty for a GPU that is not
+/// there.
 [[nodiscard]] std::optional<std::string> device_file_of(const DeviceInfo&);
 
-/// How much is measured: shapes of training on a GPU, or a few small ones for
-/// tests on a device of threads.
+/// How much is measured: shapes of training on a GPU, or a few small ones for tests on a device of threads.
 struct DeviceGrid {
   std::vector<std::uint64_t> rows{128, 512, 2048, 8192};
   std::vector<std::uint64_t> columns{256, 1024, 4096, 16384};
@@ -31,9 +30,9 @@ struct DeviceGrid {
   std::uint32_t samples = 5;
 };
 
-/// As calibrate(), of a device's own kernels by its own clock: matrix products
-/// and attention alone, then every kernel and the gap between kernels in
-/// training steps of several sizes, and copies between it and the host.  `device` is the name of its file.
+/// Does the same as calibrate() for a device's own kernels, by its own clock: matrix products and attention alone, then
+/// every kernel and the gap between kernels in training steps of several sizes, and copies between it and the host.
+/// `device` is the name of the device's file.
 [[nodiscard]] Calibration calibrate_device(Device&, const std::string& device, const std::vector<Precision>&,
                                            const DeviceGrid& = {}, const std::function<void(double)>& progress = {});
 

@@ -80,7 +80,7 @@ DiskRate measure_disk(const std::filesystem::path& folder, std::uint64_t bytes,
     if (progress) progress(static_cast<double>(moved) / static_cast<double>(2 * blocks));
   };
   std::vector<std::byte> data(block);
-  // No two words alike: some disks store less than they are given.
+  // No two words are alike, because some disks store less than they are given.
   std::uint64_t word = 0x9e3779b97f4a7c15U;
   for (std::size_t i = 0; i < block; ++i) {
     word = word * 6364136223846793005U + 1442695040888963407U;
@@ -91,7 +91,7 @@ DiskRate measure_disk(const std::filesystem::path& folder, std::uint64_t bytes,
   const double writing = seconds([&] {
     for (std::uint64_t b = 0; b < blocks; ++b) {
       file.write(data.data(), block, b * block);
-      // Now and then, so that the share done is that of bytes on the disk.
+      // The file is flushed now and then, so that the share done is that of bytes on the disk.
       if (b % 8 == 7) file.flush();
       done(b + 1);
     }
@@ -101,7 +101,7 @@ DiskRate measure_disk(const std::filesystem::path& folder, std::uint64_t bytes,
   constexpr std::uint64_t looks = 64;
   std::vector<double> small;
   for (std::uint64_t i = 0; i < looks; ++i) {
-    // Every 37th of so many places, in no order that a read ahead foresees.
+    // Reads every 37th place, in no order that a read-ahead foresees.
     const std::uint64_t place = (i * 37 % looks) * (blocks * block / looks) / page * page;
     small.push_back(seconds([&] { file.read(data.data(), page, place); }));
   }

@@ -20,7 +20,7 @@ bool is_measured(Collective::Kind kind) {
   return kind != Collective::Kind::permute && kind != Collective::Kind::barrier;
 }
 
-/// Kinds of collectives by group, in one order on all ranks.
+/// The kinds of collectives on each group, in one order on all ranks.
 std::set<std::pair<GroupId, Collective::Kind>> uses_of(const Program& program) {
   std::set<std::pair<GroupId, Collective::Kind>> found;
   for (const Block& block : program.blocks) {
@@ -33,7 +33,7 @@ std::set<std::pair<GroupId, Collective::Kind>> uses_of(const Program& program) {
   return found;
 }
 
-/// The vectors of a collective: its whole, and where it has one its part.
+/// The vectors of a collective: the whole and, where it has one, the part.
 struct Vectors {
   BufferId whole, other;
   std::uint64_t whole_count, other_count;
@@ -56,7 +56,7 @@ Block block_of(GroupId group, Collective::Kind kind, const Vectors& v, const std
       break;
     default: b.views = {{v.whole, 0, v.whole_count, ViewUse::accumulate, 0, {}}};
   }
-  // One lane for all: side by side they would take each other's bandwidth.
+  // All collectives are on one lane: side by side they would take each other's bandwidth.
   b.ops.push_back({c, {LaneKind::collective, all_lane}, {}, {0, static_cast<std::uint32_t>(b.views.size())}});
   return b;
 }
@@ -122,7 +122,7 @@ Program group_program(const Program& of, std::uint64_t largest, std::uint32_t ti
 }
 
 std::vector<GroupTime> group_times(const Program& program, const std::vector<Trace>& traces, bool waits_inside) {
-  // A run of one group's: by position in the list of blocks, the lowest rank of the group, and the run's number.
+  // The key of one group's run: position in the list of blocks, the lowest rank of the group, and the run's number.
   using Key = std::tuple<const Block*, Rank, std::uint32_t>;
   std::map<const Block*, std::vector<double>> all;
   for (const Trace& trace : traces) {
@@ -160,7 +160,7 @@ std::vector<GroupTime> group_times(const Program& program, const std::vector<Tra
 }
 
 AlphaBeta fit_alpha_beta(const std::vector<std::pair<Bytes, Seconds>>& points) {
-  // With u = 1 / t and v = n / t: least sum of (alpha u + v / beta - 1)^2.
+  // With u = 1 / t and v = n / t, this minimises the sum of (alpha u + v / beta - 1)^2.
   double uu = 0.0, uv = 0.0, vv = 0.0, u1 = 0.0, v1 = 0.0;
   for (const auto& [bytes, time] : points) {
     ORRERY_ASSERT(time > Seconds{}, time.base());
@@ -179,7 +179,7 @@ AlphaBeta fit_alpha_beta(const std::vector<std::pair<Bytes, Seconds>>& points) {
     alpha = 0.0;
     per_byte = v1 / vv;
   } else if (per_byte <= 0.0) {
-    // Times that do not grow with bytes: all is latency, and the bandwidth more than was seen.
+    // Where times do not grow with bytes, all of the time is latency, and the bandwidth is more than was seen.
     alpha = u1 / uu;
     per_byte = 1e-15;
   }

@@ -53,7 +53,7 @@ void measure_gemm(Precision precision, MeasuredRates& into) {
     table.transpose_a = ta;
     table.transpose_b = tb;
     table.rate.axes = {doubles(rows), doubles(columns), doubles(depths)};
-    // The weight gradient multiplies over the tokens: its depth is what rows are elsewhere.
+    // The weight gradient multiplies over the tokens, so its depth takes the place of the rows elsewhere.
     if (ta) table.rate.axes = {doubles(columns), doubles(depths), doubles(rows)};
     const auto& axes = table.rate.axes;
     const std::size_t strides[] = {axes[1].size() * axes[2].size(), axes[2].size(), 1};
@@ -64,7 +64,7 @@ void measure_gemm(Precision precision, MeasuredRates& into) {
           const auto n = static_cast<std::uint64_t>(axes[1][j]);
           const auto d = static_cast<std::uint64_t>(axes[2][k]);
           if (m * n * d > most_products) {
-            // Large shapes run at the rate of the neighbour that is smaller in the longest direction.
+            // Large shapes get the rate of the neighbour that is smaller in the longest direction.
             const std::size_t at = table.rate.values.size();
             const std::size_t longest = n >= m && n >= d ? 1 : (d >= m ? 2 : 0);
             table.rate.values.push_back(table.rate.values[at - strides[longest]]);

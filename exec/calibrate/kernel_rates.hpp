@@ -19,22 +19,22 @@ struct MeasuredRates {
   std::vector<double> gaps;  ///< seconds between two ops of a step
 };
 
-/// A step's size: layers, sequences, length, hidden.
+/// The size of a step: layers, sequences, length, hidden.
 struct StepSize {
   std::uint64_t layers, sequences, length, hidden;
 };
-/// How steps are run and of which sizes.
+/// How steps are run, and their sizes.
 struct StepRuns {
   std::function<RunResult(const SampleProgram&, const DataSource&, const RunOptions&)> run;
   std::vector<StepSize> sizes;
   std::uint64_t heads = 4;
 };
 
-/// Matrix products over a grid of rows, columns and depth, in the three
-/// transpositions that training uses, one shape after the other.
+/// Measures matrix products over a grid of rows, columns and depth, in the three transpositions that training uses, one
+/// shape after the other.
 void measure_gemm(Precision, MeasuredRates&);
 
-/// Attention of both kernel sets over sequence lengths and head sizes.
+/// Measures attention of both kernel sets over sequence lengths and head sizes.
 void measure_attention(Precision, MeasuredRates&);
 
 /// Runs training steps of several sizes on one rank and reads off

@@ -13,9 +13,8 @@ namespace {
 constexpr std::uint64_t alignment = 64;
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-/// Values that every kernel accepts: floats in [0.5, 1.5), small whole numbers
-/// (tokens, targets), kept masks, scalars {1, 0}.  Not zeros, which some
-/// processors multiply faster.
+/// Values that every kernel accepts: floats in [0.5, 1.5), small whole numbers (tokens, targets), kept masks, scalars
+/// {1, 0}. They are not zeros, which some processors multiply faster.
 void fill_operand(const OperandShape& shape, std::byte* data) {
   std::vector<float> values(std::min<std::uint64_t>(shape.count, 1021));
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -60,7 +59,7 @@ std::vector<KernelSample> samples_of(const Program& program) {
       const View& view = run.block->views[run.op->views.first + i];
       const Buffer& buffer = program[view.buffer];
       OperandShape shape{buffer.dtype, view.count, view.use == View::Use::accumulate, buffer.role == Role::scalar, {}};
-      // A view of part of a buffer has no place of its own here.
+      // A view of a part of a buffer has no place of its own here.
       if (view.offset == 0 && view.count == buffer.count) shape.shard = buffer.shard;
       sample.operands.push_back(std::move(shape));
     }

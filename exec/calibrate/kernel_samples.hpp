@@ -27,7 +27,7 @@ struct KernelSample {
   Kernel kernel;
   std::vector<OperandShape> operands;
 
-  /// Bytes of all operands, read and written ones twice: the same number as touched_bytes of the op.
+  /// Bytes of all operands, where those read and written count twice: the same number as touched_bytes of the op.
   [[nodiscard]] std::uint64_t touched() const;
 };
 
@@ -36,11 +36,11 @@ struct KernelSample {
 
 /// Times kernels on this thread.
 ///
-/// Every kernel runs over several copies of its operands in turn, together
-/// larger than a core's own caches, as the ops of a step find theirs.
+/// Every kernel runs over several copies of its operands in turn. Together these are larger than a core's own caches,
+/// as the operands of a step's ops are.
 class KernelTimer {
  public:
-  /// `pool`: least bytes of all copies together.
+  /// `pool` is the least number of bytes of all copies together.
   KernelTimer(const Program&, const Workload&, std::uint64_t pool = std::uint64_t{8} << 20);
   [[nodiscard]] MeasuredTime time(const KernelSample&, const TimingEffort& = {});
 

@@ -34,8 +34,8 @@ std::string cache(hwloc_topology* t, hwloc_obj_type_t type, const char* name) {
   return fmt::format(", {} {}", name, short_text(Bytes::of(static_cast<double>(o->attr->cache.size))));
 }
 
-/// What the system says that it has.  hwloc adds up its NUMA nodes, which in a
-/// virtual machine may name only part.
+/// The memory that the system says it has. hwloc adds up its NUMA nodes, which in a virtual machine may cover only a
+/// part.
 std::string memory() {
   const double bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
   return bytes > 0.0 ? fmt::format(", memory {}", short_text(Bytes::of(bytes))) : "";

@@ -25,11 +25,11 @@ void on_threads(std::uint32_t ranks, Body body) {
   for (std::thread& t : threads) t.join();
 }
 
-/// What one round of messages among all ranks takes, on the average of many.
-/// `round(communicator, rank)` is called by every rank.
+/// The time of one round of messages among all ranks, averaged over many. `round(communicator, rank)` is called by
+/// every rank.
 template <class Round>
 Seconds time_rounds(std::uint32_t ranks, Round round) {
-  // Short samples, of which some meet no other program: the fastest tenth counts.
+  // Samples are short, so that some are not disturbed by other programs: the fastest tenth counts.
   constexpr double sample = 0.5e-3;
   constexpr int samples = 25;
   constexpr int warmups = 5;
@@ -48,7 +48,7 @@ Seconds time_rounds(std::uint32_t ranks, Round round) {
       meet.arrive_and_wait();
       if (r != 0) continue;
       if (s < warmups) {
-        // Enough rounds that late starters do not matter; the first samples start threads and touch memory.
+        // The rounds are enough that late starters do not matter; the first samples start threads and touch memory.
         fastest = std::min(fastest, each);
         repeat = static_cast<std::uint64_t>(std::clamp(sample / fastest, 2.0, 1000.0));
       } else {
@@ -62,8 +62,8 @@ Seconds time_rounds(std::uint32_t ranks, Round round) {
 
 enum class Step { send, copy, add };
 
-/// One step among two ranks: a message from rank 0 to rank 1 and the next time
-/// back, a ring step of an all-gather, one of a reduce-scatter.
+/// The time of one step between two ranks: a message from rank 0 to rank 1 and the next time back, or a ring step of an
+/// all-gather or a reduce-scatter.
 ///
 /// Large messages are gradients and parameters, which lie outside a core's own
 /// caches; small ones are activations, which were just written.  So each round
@@ -105,8 +105,7 @@ Seconds time_step(Step step, std::uint64_t bytes) {
   });
 }
 
-/// From the start of a send to the end of its receive, where the receiver has
-/// waited so long that it sleeps.
+/// The time from the start of a send to the end of its receive, where the receiver has waited so long that it sleeps.
 Seconds time_wake() {
   constexpr int samples = 25;
   constexpr auto long_wait = std::chrono::microseconds(400);
@@ -147,7 +146,8 @@ RateTable step_rates(Step step, Seconds latency) {
   // A message takes no longer than a larger one; disturbances only ever add time.
   for (std::size_t i = took.size() - 1; i-- > 0;) took[i] = std::min(took[i], took[i + 1]);
   for (std::size_t i = 0; i < took.size(); ++i) {
-    // Where the latency is most of it, its own noise is too: the bytes are at least a tenth.
+    // Where most of the time is latency, most of it is also the latency's noise, so the bytes count for at least a
+    // tenth.
     table.values.push_back(table.axes[0][i] / std::max(took[i] - latency, 0.1 * took[i]).base());
   }
   return table;

@@ -26,7 +26,7 @@ struct Bin {
 };
 using Key = std::tuple<KernelKind, DType, bool>;
 
-/// How a table measured alone compares with the same kernels amid a step.
+/// The ratio of a table measured alone to the same kernels within a step.
 struct Ratio {
   double slower = 1.0;  ///< seconds amid a step over seconds alone
   double weight = 0.0;  ///< seconds alone
@@ -130,7 +130,7 @@ void measure_steps(Precision precision, MeasuredRates& into) {
   here.run = [](const SampleProgram& s, const DataSource& data, const RunOptions& options) {
     return execute(s.program, s.model, s.workload, s.plan, data, options);
   };
-  // 512 to 32,768 elements of a layer's input, 0.1 to 50 MB of parameter state.
+  // These sizes give 512 to 32,768 elements of a layer's input, and 0.1 to 50 MB of parameter state.
   here.sizes = {{2, 1, 16, 32}, {2, 2, 32, 64}, {4, 4, 64, 128}, {4, 2, 64, 256}};
   measure_steps(precision, here, into);
 }
@@ -140,7 +140,7 @@ void measure_steps(Precision precision, const StepRuns& how, MeasuredRates& into
   const StepSize& largest = how.sizes.back();
   for (const StepSize& size : how.sizes) {
     for (const int variant : {0, 1, 2, 3}) {
-      // What the middle two add, the smaller sizes tell.
+      // The middle two add only what the smaller sizes give, too.
       if (size.hidden >= largest.hidden && (variant == 1 || variant == 2)) continue;
       SampleShape shape;
       shape.layers = size.layers;

@@ -25,7 +25,7 @@ MeasuredTime time_work(const std::function<void(std::uint64_t)>& work, const Tim
   const double begin = thread_seconds();
   std::uint64_t i = 0;
   work(i++);  // first touch of memory and code
-  // Double the repetitions until one sample is long enough.
+  // The repetitions double until one sample is long enough.
   std::uint64_t repeat = 1;
   double took = 0.0;
   for (;; repeat *= 2) {

@@ -7,17 +7,17 @@
 
 namespace orrery {
 
-/// What repeated runs of the same work took.
+/// The time of repeated runs of the same work.
 struct MeasuredTime {
   Seconds typical;      ///< median of the samples
   double spread = 0.0;  ///< (upper - lower quartile) / median
 };
 
-/// How long to look at one point.
+/// How long one point is measured.
 struct TimingEffort {
   Seconds sample = Seconds::of(150e-6);  ///< least duration of one sample; short work is repeated inside
   std::uint32_t samples = 7;
-  Seconds most = Seconds::of(30e-3);  ///< a point is given up to this, but always one sample after a warm-up
+  Seconds most = Seconds::of(30e-3);  ///< a point takes at most this long, but always one sample after a warm-up
 };
 
 /// Runs `work(i)`, i = 0, 1, 2, ..., on this thread and times it by the thread's

@@ -12,7 +12,7 @@ using nlohmann::json;
 
 constexpr const char* code = "checkpoint.file";
 
-/// Far above any state; products of two stay below 2^63.
+/// The limit is far above any state, and products of two stay below 2^63.
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 60;
 
 std::vector<std::uint64_t> read_numbers(JsonFields& fields, const char* key) {

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of "0012-step-34" 12; empty for any other name.
+/// The number 12 for "0012-step-34"; empty for any other name.
 std::optional<std::uint64_t> generation_of(const std::string& name) {
   std::uint64_t number = 0, step = 0;
   const char* end = name.data() + name.size();
@@ -22,12 +22,13 @@ std::optional<std::uint64_t> generation_of(const std::string& name) {
   return number;
 }
 
-/// Most bytes of a manifest of so many rank files: three texts, and for each rank an entry and its place in the plan.
+/// Most bytes of a manifest with this many rank files: three texts, and for each rank an entry and its place in the
+/// plan.
 constexpr std::uint64_t most_manifest_bytes(std::uint64_t rank_files) {
   return (std::uint64_t{4} << 20) + 160 * rank_files;
 }
 
-/// No longer than it can be, so that a file that somebody has made long costs no time.
+/// Reads no more than a manifest can have, so that a file that somebody has made long costs no time.
 std::string read_manifest_text(FileSystem& files, const fs::path& path, std::uint64_t rank_files) {
   const auto file = files.open(path);
   if (!file) throw Damaged(path.string() + " is missing");

@@ -13,8 +13,8 @@
 
 namespace orrery {
 
-/// The checkpoints of a folder, the newest first: "0002-step-12", "0001-step-6".
-/// The number counts them; unfinished ones are none.
+/// The checkpoints of a folder, the newest first: "0002-step-12", "0001-step-6". The number counts checkpoints;
+/// unfinished ones are left out.
 [[nodiscard]] std::vector<std::string> generations(FileSystem&, const std::filesystem::path& folder);
 
 [[nodiscard]] std::string rank_file_name(std::uint32_t rank);
@@ -26,18 +26,18 @@ struct Checkpoint {
   std::filesystem::path folder;  ///< with it
   Manifest manifest;
   std::vector<RankFileReader> files;  ///< by rank
-  /// Parts by what they are of: file, and number in it.
+  /// Where parts are, by what they hold: file, and number in it.
   struct Place {
     std::size_t file = 0, part = 0;
   };
   std::map<std::pair<std::string, std::string>, std::vector<Place>> places;  ///< (what, tensor)
 };
 
-/// Throws Damaged where a file is missing or not what was written; Error where one is of another version or cannot be
-/// read.
+/// Opens a checkpoint and checks all of it. Throws Damaged where a file is missing or not what was written; Error where
+/// one is of another version or cannot be read.
 [[nodiscard]] Checkpoint open_checkpoint(FileSystem&, const std::filesystem::path& folder, const std::string& name);
 
-/// The newest checkpoint that is whole, and what is wrong with those after it.
+/// The newest checkpoint that is whole, and the damage of the newer ones.
 struct NewestWhole {
   std::optional<Checkpoint> checkpoint;
   std::vector<std::string> damaged;  ///< a text for each, the newest first

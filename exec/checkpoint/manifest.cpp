@@ -25,14 +25,14 @@ std::string checksum_line(std::string_view text) {
   return fmt::format("crc32 {:08x}\n", crc32_of(std::as_bytes(std::span(text))));
 }
 
-/// The model, whatever it is called.
+/// The model without its name, so that names do not matter.
 ModelSpec unnamed(ModelSpec m) {
   m.name.clear();
   m.source.clear();
   return m;
 }
 
-/// "key = value" of every line of a TOML file without tables inside tables.
+/// The text "key = value" of every line of a TOML file without tables inside tables.
 std::map<std::string, std::string> lines_of(const std::string& text) {
   std::map<std::string, std::string> lines;
   std::istringstream in(text);
@@ -93,7 +93,8 @@ std::optional<Manifest> read_manifest(std::string_view text, const std::string& 
         f.read("checksum", r.checksum);
       });
       fields.close();
-      // Far above any; what a reader says of each line of a long text takes time that grows with its square.
+      // The limit is far above any text; a reader's messages about each line of a long text take time that grows with
+      // its square.
       constexpr std::size_t most_text = 65536;
       for (const auto& [key, given] : {std::pair{"model", &m.model}, std::pair{"workload", &m.workload}}) {
         if (given->size() <= most_text) continue;

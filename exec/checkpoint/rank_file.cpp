@@ -29,7 +29,7 @@ T number_at(std::span<const std::byte> from, std::size_t at) {
   return value;
 }
 
-/// Under the checksum of a block, so that it belongs to this file and this place alone.
+/// The seed of a block's checksum, which ties the block to this file and this place.
 std::uint32_t block_seed(std::uint32_t file_seed, std::uint64_t block) {
   std::array<std::byte, 8> number{};
   put(number, 0, block);

@@ -26,19 +26,19 @@ class Damaged : public Error {
 inline constexpr std::uint64_t rank_file_head = 48;
 inline constexpr std::uint64_t rank_file_block = 65536;
 
-/// Bytes of a file with so many of payload.
+/// Bytes of a file with this much payload.
 [[nodiscard]] constexpr std::uint64_t rank_file_bytes(std::uint64_t payload) {
   return rank_file_head + payload + 4 * ((payload + rank_file_block - 1) / rank_file_block);
 }
 
-/// Writes it from front to back.
+/// Writes a rank's file from front to back.
 class RankFileWriter {
  public:
   RankFileWriter(std::unique_ptr<OutputFile>, std::uint32_t rank, std::uint64_t step,
                  const std::vector<StatePart>& parts);
   /// The parts' bytes, in order.
   void append(std::span<const std::byte>);
-  /// After the last: returns when all is on the disk.
+  /// Called after the last part: returns when all is on the disk.
   [[nodiscard]] RankFileEntry finish();
 
  private:
@@ -52,7 +52,7 @@ class RankFileWriter {
   std::vector<std::byte> block_;
 };
 
-/// Reads it; every byte that it hands out was checked.
+/// Reads a rank's file; every byte that it hands out was checked.
 class RankFileReader {
  public:
   /// Reads head and directory.  Throws Damaged; Error for another version.
@@ -62,7 +62,7 @@ class RankFileReader {
   [[nodiscard]] const std::vector<StatePart>& parts() const { return parts_; }
   /// The bytes of part `number` from its byte `at` on.
   void read(std::size_t number, std::uint64_t at, std::span<std::byte> to);
-  /// Reads all of it.  Throws Damaged.
+  /// Reads the whole file. Throws Damaged.
   void verify();
 
  private:

@@ -67,7 +67,7 @@ WholeTensor whole_tensor(Checkpoint& checkpoint, const StatePart& like) {
   return whole;
 }
 
-/// Moments that are rounded together, and the scales that their elements came with.
+/// Moments that are rounded together, and the scales with which their elements were saved.
 struct ScaledRun {
   ScaleRun run;
   DType dtype = DType::f32;

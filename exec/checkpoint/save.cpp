@@ -78,7 +78,7 @@ void finish_checkpoint(FileSystem& files, const fs::path& folder, const std::str
   files.sync_folder(folder);
   for (const std::string& old : generations(files, folder)) {
     if (old == name || std::find(keep.begin(), keep.end(), old) != keep.end()) continue;
-    // Half of it must not be taken for a checkpoint.
+    // A half-written folder must not be taken for a checkpoint.
     files.rename(folder / old, folder / (old + std::string(retired)));
     files.remove_folder(folder / (old + std::string(retired)));
   }

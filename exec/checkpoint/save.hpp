@@ -14,22 +14,20 @@
 
 namespace orrery {
 
-/// Saving goes in three steps, so that ranks in processes of their own can each
-/// write their file: one process begins, every rank writes, and when all have
-/// one process ends.  Until the last rename a checkpoint has another name than
-/// one that is read; a crash at any time leaves the old one, or the new one, whole.
+/// Saving goes in three steps, so that ranks in separate processes can each write their own file. One process begins,
+/// every rank writes, and when all have written one process ends. Until the last rename a checkpoint has a name that is
+/// never read, so a crash at any time leaves the old one, or the new one, whole.
 
-/// Makes the folder of a new checkpoint, with what a crash has left behind
-/// removed; its number is one above the newest.  Its name in the meantime is
-/// the result's with ".partial" behind it.
+/// Makes the folder of a new checkpoint, after it has removed what a crash left behind. Its number is one above the
+/// newest. Until it is finished its name is the result with ".partial" behind it.
 [[nodiscard]] std::string begin_checkpoint(FileSystem&, const std::filesystem::path& folder, std::uint64_t step);
 
 /// Writes the file of one rank.
 [[nodiscard]] RankFileEntry write_rank_file(FileSystem&, const std::filesystem::path& folder, const std::string& name,
                                             std::uint64_t step, Rank, const std::vector<HeldPart>&, const RunBuffers&);
 
-/// Writes the manifest, with all ranks' entries, and gives the checkpoint its
-/// name.  Then removes all others but those in `keep`.
+/// Writes the manifest, with all ranks' entries, and gives the checkpoint its final name. Then removes all others but
+/// those in `keep`.
 void finish_checkpoint(FileSystem&, const std::filesystem::path& folder, const std::string& name, const Manifest&,
                        const std::vector<std::string>& keep);
 
@@ -40,8 +38,8 @@ struct SavedCheckpoint {
   std::uint64_t bytes = 0;  ///< of the rank files
 };
 
-/// All three, for ranks in one process.  `previous` is the checkpoint to keep beside it.  Where
-/// that fails what was begun is removed, and Error says what is kept.
+/// Takes all three steps, for ranks in one process. `previous` is the checkpoint to keep beside it. When that fails,
+/// the unfinished checkpoint is removed, and Error says which ones are kept.
 [[nodiscard]] SavedCheckpoint save_checkpoint(FileSystem&, const std::filesystem::path& folder, const Program&,
                                               const RunBuffers&, Manifest, const std::optional<std::string>& previous);
 

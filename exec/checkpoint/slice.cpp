@@ -27,7 +27,7 @@ void for_each_stretch(const Slice& slice,
   const std::size_t dims = slice.shape.size();
   std::uint64_t local = 0;
   while (local < slice.count) {
-    // From here to the end of the box's innermost row, or of the slice.
+    // The stretch goes from here to the end of the box's innermost row, or of the slice.
     std::uint64_t at = slice.first + local;
     const std::uint64_t inner = dims == 0 ? 1 : slice.extent[dims - 1];
     const std::uint64_t run = std::min(slice.count - local, inner - at % inner);

@@ -10,8 +10,8 @@ namespace orrery {
 
 /// Neighbouring elements of a box of a global tensor, in the row-major order of the box.
 ///
-/// All coordinates are global.  The box may reach beyond the tensor where a plan
-/// pads it: elements there belong to none.
+/// All coordinates are global. The box may reach beyond the tensor where a plan pads it; such elements belong to no
+/// tensor.
 struct Slice {
   std::vector<std::uint64_t> shape;           ///< of the whole tensor, without padding
   std::vector<std::uint64_t> offset, extent;  ///< of the box

@@ -13,7 +13,7 @@
 namespace orrery {
 namespace {
 
-/// What lives on the rank between two steps.
+/// The instances that live on the rank between two steps.
 std::set<Instance> live_instances(const Program& program, Rank rank) {
   std::set<Instance> live;
   for_each_op(program, program.classes[class_of(program, rank)].setup, [&](const OpRun& run) {
@@ -63,7 +63,7 @@ class Parts {
     for (std::uint32_t b = 0; b < program.buffers.size(); ++b) {
       const Buffer& buffer = program.buffers[b];
       const auto state = state_buffer(program, buffer);
-      // What passes through host memory on its way to the disk is no state there.
+      // Data that passes through host memory on its way to the disk is no state there.
       if (state && buffer.role != Role::workspace) {
         const std::uint32_t layers = per_layer(buffer.scope) ? program.layers : 1;
         for (std::uint32_t layer = 0; layer < layers; ++layer) {
@@ -110,7 +110,7 @@ class Parts {
     });
   }
 
-  /// Every rank that has a part of a matrix has all its statistics.
+  /// Every rank that has a part of a matrix has all statistics of the matrix.
   void statistics(const StateBuffer& state, const Instance& where) {
     const ParameterTable& table = *state.table;
     std::uint64_t first = 0;
@@ -173,7 +173,7 @@ std::vector<std::vector<HeldPart>> written_parts(const Program& program) {
     for (HeldPart& held : held_parts(program, Rank{r})) {
       if (held.copy) continue;
       auto& list = holders[{held.part.what, held.part.tensor, held.part.slice}];
-      // A rank of two pipes may hold it in one of them alone; no rank holds it twice.
+      // A rank of two pipes may hold it in only one of them; no rank holds it twice.
       list.push_back({r, std::move(held)});
     }
   }

@@ -9,7 +9,7 @@
 
 namespace orrery {
 
-/// Where the scales of a run of moments stand that are rounded together.
+/// Where the scales are for a run of moments that are rounded together.
 struct ScaleRun {
   Instance instance;              ///< of the buffer of scales
   std::uint64_t first_scale = 0;  ///< of the pair of the run's first block
@@ -25,19 +25,18 @@ struct HeldPart {
   Instance where;
   std::uint64_t first = 0;  ///< element of the instance
   std::optional<ScaleRun> scales;
-  /// Another buffer of the rank has it too (weights below a device's own), or another module's (a tied table's copy).
+  /// Another buffer of the rank has it too (weights below a device's own), or another module has it (a tied table's
+  /// copy).
   bool copy = false;
 };
 
-/// All of the training state that the rank holds from one step to the next:
-/// weights, masters, moments with their scales, Adafactor's statistics, and of
-/// the scalars the steps and the loss scale.  What a step makes anew (gradients,
-/// activations, the other scalars) is none.
+/// All of the training state that the rank holds from one step to the next: weights, masters, moments with their
+/// scales, Adafactor's statistics, and the scalars steps and loss scale. Buffers that a step makes anew (gradients,
+/// activations, the other scalars) are not part of it.
 [[nodiscard]] std::vector<HeldPart> held_parts(const Program&, Rank);
 
-/// What each rank writes of it, so that every element is written once, or, where
-/// ranks hold different stretches of it, at least once.  Of equal parts the ranks that hold them
-/// write in turn, so that replicas share the work.
+/// The parts of the state that each rank writes, so that every element is written once, or, where ranks hold different
+/// stretches of it, at least once. Ranks that hold equal parts write them in turn, so that replicas share the work.
 [[nodiscard]] std::vector<std::vector<HeldPart>> written_parts(const Program&);
 
 }  // namespace orrery

@@ -16,7 +16,7 @@ std::int64_t steady_ns() {
 std::int64_t measured_clock_offset(Communicator& control, const std::vector<bool>& shares_clock) {
   constexpr int trips = 32;
   constexpr std::uint64_t tag = std::uint64_t{0x7ffffffeU} << 32;
-  // The value itself may travel as "ready"; it is sent as bytes, so that each way is one message.
+  // The value itself may travel as "ready". It is sent as bytes, so that each way is one message.
   const auto say = [&](Rank peer, bool send, std::int64_t& value) {
     const Piece piece{reinterpret_cast<std::byte*>(&value), sizeof value};
     const Message m{send, peer, tag, std::span(&piece, 1)};

@@ -37,7 +37,7 @@ class Run {
     return ready_;
   }
 
-  /// Pairs (whole, part).  The part may lie inside the whole: it is written last.
+  /// Takes pairs (whole, part). The part may lie inside the whole: it is written last.
   std::int64_t reduce_scatter(std::span<const MemoryView> views, Collective::Reduction reduction) {
     const DType dtype = views[0].dtype;
     std::uint64_t bytes = 0;
@@ -77,7 +77,7 @@ class Run {
     return ready_;
   }
 
-  /// Pairs (part, whole).  The part may lie in its place in the whole already.
+  /// Takes pairs (part, whole). The part may already lie in its place in the whole.
   std::int64_t all_gather(std::span<const MemoryView> views) {
     for (std::size_t i = 0; i + 1 < views.size(); i += 2) {
       const std::uint64_t size = views[i].count * size_of(views[i].dtype);
@@ -143,7 +143,7 @@ class Run {
     return ready_;
   }
 
-  /// Pairs (read, write), both cut into equal parts per peer.
+  /// Takes pairs (read, write), both cut into equal parts per peer.
   std::int64_t all_to_all(std::span<const MemoryView> views) {
     for (std::size_t i = 0; i + 1 < views.size(); i += 2) {
       const std::uint64_t size = views[i].count / p_ * size_of(views[i].dtype);
@@ -159,7 +159,7 @@ class Run {
     return ready_;
   }
 
-  /// Pairs (read, write): to the member `distance` places on in its ring of `width`.
+  /// Takes pairs (read, write), and sends to the member `distance` places on in its ring of `width`.
   std::int64_t permute(std::span<const MemoryView> views, std::uint32_t distance, std::uint32_t width) {
     if (width == 0) width = p_;
     const std::uint32_t first = members_.me / width * width;
@@ -203,7 +203,7 @@ class Run {
   static bool are_pairs(std::span<const MemoryView> views) {
     return views.size() >= 2 && views[0].use == View::Use::read && views[1].use != View::Use::read;
   }
-  /// Every `stride`-th view from `first`.
+  /// Adds every `stride`-th view from `first` on.
   static void all(std::vector<Piece>& pieces, std::span<const MemoryView> views, std::size_t first = 0,
                   std::size_t stride = 1) {
     pieces.clear();
@@ -211,7 +211,7 @@ class Run {
       pieces.push_back({views[i].data, views[i].count * size_of(views[i].dtype)});
     }
   }
-  /// Chunk c of the views taken as one vector of n elements.
+  /// Adds chunk c of the views, taken as one vector of n elements.
   void put(std::vector<Piece>& pieces, std::span<const MemoryView> views, std::uint64_t n, std::uint32_t c) const {
     pieces.clear();
     const std::uint64_t first = begin(n, c);
@@ -224,7 +224,7 @@ class Run {
       at += v.count;
     }
   }
-  /// Part c of every second view from `first`: equal parts of each.
+  /// Adds part c of every second view from `first` on: equal parts of each.
   void parts(std::vector<Piece>& pieces, std::span<const MemoryView> views, std::size_t first, std::uint32_t c) const {
     pieces.clear();
     for (std::size_t i = first; i < views.size(); i += 2) {

@@ -27,8 +27,8 @@ struct Members {
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ranks.size()); }
 };
 
-/// Received chunks and piece lists of the collective under way.  One per thread;
-/// it grows to the largest chunk and is no part of a Program's buffers.
+/// Received chunks and piece lists of the collective under way. There is one per thread; it grows to the largest chunk
+/// and is no part of a Program's buffers.
 struct CollectiveScratch {
   std::vector<std::byte> received;
   std::vector<std::byte> partial;
@@ -37,8 +37,7 @@ struct CollectiveScratch {
   [[nodiscard]] std::uint64_t bytes() const { return received.capacity() + partial.capacity(); }
 };
 
-/// Runs one collective of core/program/op.hpp, which states what the views
-/// mean; all views have one type.
+/// Runs one collective of core/program/op.hpp, which states what the views mean. All views have one type.
 ///
 /// Algorithms are rings: n elements are cut into p chunks, chunk c holding
 /// [c n / p, (c + 1) n / p), and every peer sends to the next.
@@ -54,9 +53,8 @@ struct CollectiveScratch {
 /// clusters of workstations", JPDC 69(2), 2009; for the barrier Hensgen, Finkel
 /// and Manber, 1988.
 ///
-/// Additions happen in ring order whatever the timing, and an all-reduce copies
-/// each sum from the peer that formed it: all members hold the same bits, the
-/// same in every run.  Sent bytes are ring_bytes_sent (core/program/program.hpp).
+/// Additions happen in ring order whatever the timing, and an all-reduce copies each sum from the peer that formed it.
+/// So all members hold the same bits, in every run. Sent bytes are ring_bytes_sent (core/program/program.hpp).
 ///
 /// `ready` and the result are as in Communicator::exchange.
 std::int64_t run_collective(Communicator&, const Collective&, const Members&, std::span<const MemoryView> views,

@@ -47,19 +47,17 @@ class Communicator {
 
   [[nodiscard]] virtual Rank rank() const = 0;
 
-  /// Sends and receives issued as one; returns when all are done.
+  /// Issues sends and receives as one, and returns when all are done.
   ///
-  /// `ready` is the caller's time of arrival (nanoseconds of a clock that all
-  /// ranks share); it travels with the messages.  Returns the latest of it and
-  /// of what the partners of these messages sent along: the instant from which
-  /// nobody waited for a partner any more.
-  /// Throws Aborted when the run has ended: another rank failed, a partner of
-  /// these messages is gone, or the wait was too long.  The transport knows why.
+  /// `ready` is the caller's time of arrival (nanoseconds of a clock that all ranks share), which travels with the
+  /// messages. Returns the latest of `ready` and of what the partners of these messages sent along. This is the instant
+  /// from which nobody waited for a partner any more. Throws Aborted when the run has ended: another rank failed, a
+  /// partner of these messages is gone, or the wait was too long. The transport knows why.
   virtual std::int64_t exchange(std::span<const Message> messages, std::int64_t ready) = 0;
 
-  /// A collective by the transport's own library, with the meaning of run_collective (collective_algorithms.hpp);
-  /// nothing where it has none or was not told to: then it is made of exchanges.  Waits and ends as they do, but counts
-  /// no bytes, and the result is `ready`: when partners came is not known.
+  /// A collective by the transport's own library, with the meaning of run_collective (collective_algorithms.hpp). Empty
+  /// where the library has none or must not use it; then the collective is made of exchanges. It waits and ends as
+  /// exchanges do, but counts no bytes, and the result is `ready`, because it is not known when partners came.
   virtual std::optional<std::int64_t> library_collective(const Collective&, const Members&,
                                                          std::span<const MemoryView> views, std::int64_t ready) {
     static_cast<void>(views);

@@ -10,7 +10,7 @@
 namespace orrery {
 namespace {
 
-/// Whose process is started how; the names are the launchers' own.
+/// A launcher of processes, with the names of the variables that it sets.
 struct Launcher {
   const char* name;
   const char* rank;
@@ -37,10 +37,10 @@ std::optional<std::uint32_t> number(const std::string& text) {
   return value;
 }
 
-/// Where processes of one host meet: nobody else comes there.
+/// The address where processes of one host meet; nobody else comes there.
 const std::string this_host_alone = "127.0.0.1";
 
-/// Which port a job without one takes: the same on all hosts.
+/// The port of a job without one: the same on all hosts.
 std::string port_for(const std::string& job) { return std::to_string(20000 + fnv1a(job) % 20000); }
 
 class Finder {
@@ -48,7 +48,7 @@ class Finder {
   Finder(const Environment& environment, Diagnostics& d) : environment_(environment), d_(d) {}
 
   std::optional<Found> find(const Launcher& by) {
-    // Of the step, where Slurm says it: the job may have more tasks.
+    // The number is that of the step, where Slurm gives it: the job may have more tasks.
     const bool of_step = &by == &slurm && value("SLURM_STEP_NUM_TASKS");
     const char* const ranks_name = of_step ? "SLURM_STEP_NUM_TASKS" : by.ranks;
     const auto rank = value(by.rank), ranks = value(ranks_name);
@@ -86,7 +86,7 @@ class Finder {
     return 0;
   }
 
-  /// Where a job of the launcher meets.
+  /// Finds where a job of the launcher meets.
   void say_where(Found& found) {
     JobPlace& place = found.place;
     const bool one_host = found.local_ranks == place.ranks || is_one_node(found);
@@ -137,7 +137,7 @@ std::string first_host(const std::string& list) {
       first += list[at++];
       continue;
     }
-    // Of a name with several, the first of each.
+    // In a name with several ranges, the first number of each counts.
     const std::size_t close = list.find(']', at);
     if (close == std::string::npos) return list;
     first += list.substr(at + 1, list.find_first_of("-,]", at) - at - 1);
@@ -166,7 +166,7 @@ std::optional<JobPlace> find_job(const JobFlags& flags, const Environment& envir
     }
   }
   for (const Launcher* by : {&torchrun, &open_mpi, &mpich, &slurm}) {
-    // A batch script has Slurm's variables, too, but is no task of a step.
+    // A batch script has Slurm's variables too, but is no task of a step.
     if (by == &slurm && !finder.value("SLURM_STEP_ID")) continue;
     if (auto more = finder.find(*by)) found.push_back(*std::move(more));
   }

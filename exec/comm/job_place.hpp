@@ -9,7 +9,7 @@
 
 namespace orrery {
 
-/// Which of a job's processes this one is, and where they find each other.
+/// Which of a job's processes this one is, and where the processes find each other.
 struct JobPlace {
   std::uint32_t rank = 0, ranks = 1;
   std::optional<std::uint32_t> local_rank;  ///< among the job's processes of this host
@@ -18,7 +18,7 @@ struct JobPlace {
   std::string meeting;                      ///< "host:port", or a file; empty where nothing says
 };
 
-/// What flags say of it.
+/// The flags about the job.
 struct JobFlags {
   std::optional<std::uint32_t> rank, ranks, local_rank;
   std::optional<std::string> meeting;
@@ -27,12 +27,12 @@ struct JobFlags {
 /// The value of an environment variable.
 using Environment = std::function<std::optional<std::string>(const std::string&)>;
 
-/// From flags, else from what torchrun, Open MPI, MPICH (or another with PMI) or
-/// Slurm has set, in this order; nothing where none has.
+/// Finds the place from flags, or from the variables that torchrun, Open MPI, MPICH (or another with PMI) or Slurm has
+/// set, in this order; empty where none has.
 ///
-/// All that is complete must agree.  Two exceptions: torchrun starts several
-/// processes in each of an outer launcher's, and mpirun its daemons by srun.
-/// What is incomplete, no number or contradictory is a mistake.
+/// All complete descriptions must agree. There are two exceptions: torchrun starts several processes in each of an
+/// outer launcher's, and mpirun starts its daemons by srun. An incomplete or contradictory description, or a value that
+/// is no number, is a mistake.
 [[nodiscard]] std::optional<JobPlace> find_job(const JobFlags&, const Environment&, Diagnostics&);
 
 /// The first host of Slurm's list: "n[003-007,9],m1" gives "n003", "rack[1-2]n[3,5]" gives "rack1n3".

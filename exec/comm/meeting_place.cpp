@@ -19,11 +19,11 @@
 namespace orrery {
 namespace {
 
-/// The file's first line; then come the job's name, an address and a port, and the token.
+/// The file's first line. The job's name, an address and a port, and the token follow.
 constexpr const char* first_line = "orrery meeting 2";
 
-/// The address of the interface by which this host reaches others: that of the default route, else the first that is no
-/// loopback.
+/// The address of the interface by which this host reaches others: that of the default route, or the first that is not
+/// the loopback.
 sockaddr_in interface_address() {
   sockaddr_in found{};
   found.sin_family = AF_INET;

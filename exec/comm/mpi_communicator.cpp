@@ -26,7 +26,7 @@ std::int64_t steady_ns() {
       .count();
 }
 
-/// Equal where processes share a clock: the same boot of the same kernel.
+/// A text that is equal where processes share a clock: the same boot of the same kernel.
 std::array<char, 64> boot_of_this_host() {
   std::array<char, 64> id{};
   std::ifstream("/proc/sys/kernel/random/boot_id").read(id.data(), id.size() - 1);
@@ -40,7 +40,7 @@ const MpiCalls* load(const std::filesystem::path& module) {
     throw Error("this orrery has no MPI: there is no " + module.string() +
                 ".  Where an MPI library is installed (Debian: libopenmpi-dev), building again makes it.");
   }
-  // The library loads parts of its own that look for its symbols.
+  // The library loads parts of its own, which look for its symbols.
   void* const handle = dlopen(module.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) throw Error(std::string("cannot load MPI: ") + dlerror());
   const auto* calls = static_cast<const MpiCalls*>(dlsym(handle, mpi_calls_symbol));
@@ -82,7 +82,8 @@ void MpiSession::abort(int status) {
 }
 
 int mpi_tag(std::uint64_t tag, std::int64_t largest) {
-  // Streams of Issuer's tags: groups from 0 on, channels of exchanges from 2^31 on, below that two of our own.
+  // Streams of Issuer's tags: groups count from 0 on, channels of exchanges from 2^31 on, and just below that are two
+  // of our own.
   constexpr std::uint32_t first_channel = 0x80000000U, channels = 256, own = 2;
   const auto stream = static_cast<std::uint32_t>(tag >> 32);
   const auto number = static_cast<std::uint32_t>(tag);
@@ -139,7 +140,8 @@ class MpiWorld::Endpoint final : public Communicator {
     for (const MpiCalls::Vector& v : steps.vectors) {
       world_.session_.require(calls_.collective(batch_, world_.groups_[number], v), "begin one of its own collectives");
     }
-    // Who is late is not known: each waits for the next, and the last in that chain is the one that does not wait.
+    // It is not known who is late. So each waits for the next, and the last in that chain is the one that does not
+    // wait.
     const Rank next = members.ranks[(members.me + 1) % members.size()];
     wait([&] { return next; });
     const std::byte* sum = sums_.data();
@@ -155,7 +157,7 @@ class MpiWorld::Endpoint final : public Communicator {
   }
 
  private:
-  /// What MPI is asked for, and the views into which sums_ goes after it.
+  /// The calls to MPI, and the views into which sums_ goes after them.
   struct Steps {
     std::vector<MpiCalls::Vector> vectors;
     std::vector<MemoryView> results;
@@ -172,7 +174,7 @@ class MpiWorld::Endpoint final : public Communicator {
       if (count == 0) return;
       steps.vectors.push_back({c.kind, c.reduction, static_cast<int>(index(c.root)), like.dtype, from, into, count});
     };
-    // Sums that are added to what is there, or whose place MPI must not write while it reads, come to sums_ first.
+    // Sums that are added to existing values, or whose place MPI must not write while it reads, come to sums_ first.
     std::uint64_t bytes = 0;
     for (const MemoryView& v : views) bytes += v.count * size_of(v.dtype);
     std::byte* sum = nullptr;
@@ -235,7 +237,7 @@ class MpiWorld::Endpoint final : public Communicator {
                             "exchange a message");
   }
 
-  /// Until all of the batch are done.  `partner` names one that this rank waits for.
+  /// Waits until all messages of the batch are done. `partner` names a rank that this one waits for.
   template <class Partner>
   void wait(const Partner& partner) {
     const std::int64_t began = steady_ns();

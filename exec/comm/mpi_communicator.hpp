@@ -19,13 +19,12 @@ struct MpiCalls;
 /// This process's part in an MPI job, from MPI_Init to MPI_Finalize; at most
 /// one in the life of a process.
 ///
-/// MPI is in a module that is loaded here: a program built without it, or run
-/// where the library is missing, says so.
+/// MPI is in a module that is loaded here. A program built without it, or run where the library is missing, says so.
 class MpiSession {
  public:
   /// Loads the module and starts MPI.  Throws Error when either cannot be done.
   explicit MpiSession(const std::filesystem::path& module);
-  /// Ends MPI, which waits for the other processes; not after `abort`.
+  /// Ends MPI, which waits for the other processes; does nothing after `abort`.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
@@ -37,7 +36,7 @@ class MpiSession {
   [[nodiscard]] const std::vector<Rank>& neighbours() const { return neighbours_; }
   /// Whether a process's host is rank 0's, so that their clocks are one.
   [[nodiscard]] bool shares_clock(Rank r) const { return shares_clock_[index(r)]; }
-  /// Every process's value, by rank; all must call it.  T is plain bytes.
+  /// Gathers every process's value, by rank; all must call it. T is plain bytes.
   template <class T>
   [[nodiscard]] std::vector<T> all_gather(const T& mine) {
     std::vector<T> all(ranks_);
@@ -66,29 +65,27 @@ class MpiSession {
 
 /// The number that a message's tag has in MPI, whose tags are ints.
 ///
-/// A tag of ours is a stream (a group, or a channel of exchanges) and a running
-/// number.  Streams keep their own numbers; running numbers wrap: two messages
-/// between the same ranks that are under way at the same time would have to be
-/// as many ops of one stream apart, and a rank has at most 1024 ops unfinished.
-/// Throws Error when the library's tags are too few for the stream.
+/// A tag of ours is a stream (a group, or a channel of exchanges) and a running number. Streams keep their own numbers,
+/// and running numbers wrap. Two messages with one number between the same ranks would have to be many ops of one
+/// stream apart while both are under way, but a rank has at most 1024 unfinished ops. Throws Error when the library's
+/// tags are too few for the stream.
 [[nodiscard]] int mpi_tag(std::uint64_t tag, std::int64_t largest);
 
 /// One rank's view of ranks that are MPI processes.
 ///
-/// Sends are MPI's own point-to-point messages, of the sender's memory into the
-/// receiver's, each acknowledged when it has arrived: so a message says when
-/// both sides were ready.  Waits let others run where ranks outnumber cores.
+/// Sends are MPI's own point-to-point messages, from the sender's memory into the receiver's. Each is acknowledged when
+/// it has arrived, so a message tells when both sides were ready. Waits let others run where ranks outnumber cores.
 class MpiWorld final : public ProcessWorld {
  public:
-  /// `crowded` of the options is taken from how many processes share the host.  Throws Error when the library does
-  /// not allow as many threads.  With `ranks` the world is the job's first so many processes.
+  /// The number of processes on the host decides `crowded` of the options. Throws Error when the library does not allow
+  /// as many threads. With `ranks` the world is the first `ranks` processes of the job.
   MpiWorld(MpiSession&, WaitOptions, std::optional<std::uint32_t> ranks = std::nullopt);
   ~MpiWorld() override;
 
-  /// From here on collectives on these groups, by the number that their tags begin with, are MPI's own, all but
-  /// permutes and barriers: sums have the order that MPI chooses.  All processes of the world call it with the same
-  /// groups, each as it sees them (a group's ranks in the order of peers); nothing for one that it is no part of.
-  /// Requires one end: MPI tells the collectives of a group apart by their order alone.
+  /// From here on MPI makes the collectives on these groups itself, all but permutes and barriers; groups go by the
+  /// number with which their tags begin. Sums have the order that MPI chooses. All processes of the world call it with
+  /// the same groups, each as it sees them (a group's ranks in the order of peers); a group that a process does not
+  /// belong to is empty. Requires one end, because MPI tells the collectives of a group apart by their order alone.
   void use_library_collectives(const std::vector<std::vector<Rank>>& groups);
 
   [[nodiscard]] Communicator& communicator(Rank, std::uint32_t end = 0) override;

@@ -13,7 +13,7 @@ namespace {
 
 using orrery::MpiCalls;
 
-/// What MPI itself keeps of a process; there is one of it in any case.
+/// The state that MPI itself keeps of a process; there is only one in any case.
 struct Session {
   std::array<MPI_Comm, MpiCalls::planes> planes{};
   MPI_Comm whole = MPI_COMM_NULL;
@@ -30,7 +30,7 @@ Session& session() {
 
 struct Batch {
   std::vector<MPI_Request> requests;
-  std::vector<MPI_Datatype> types;      ///< of the requests; null: of a collective, which needs none of its own
+  std::vector<MPI_Datatype> types;      ///< types of the requests; null for a collective, which needs none of its own
   std::vector<std::uint64_t> expected;  ///< bytes of each receive; of a send its own
   std::vector<bool> receives;
   std::vector<MPI_Status> statuses;
@@ -98,7 +98,7 @@ int all_gather(const void* mine, void* all, std::size_t bytes) {
 void* make_batch() { return new Batch; }
 void drop_batch(void* batch) { delete static_cast<Batch*>(batch); }
 
-/// One type for all pieces, at their addresses: MPI copies nothing together first where it need not.
+/// One type for all pieces, at their addresses, so that MPI need not copy them together first.
 int type_of(const MpiCalls::Bytes* pieces, std::size_t count, MPI_Datatype* type, std::uint64_t* bytes) {
   constexpr std::uint64_t longest = std::uint64_t{1} << 30;  // lengths are ints
   std::vector<int> lengths;
@@ -205,7 +205,7 @@ void drop_group(void* group) {
   delete comm;
 }
 
-/// Of elements that are moved or that MPI adds; 16-bit numbers are added by operations of ours.
+/// Type of elements that are moved or that MPI adds; operations of ours add 16-bit numbers.
 MPI_Datatype type_of(orrery::DType type) {
   switch (type) {
     case orrery::DType::f64: return MPI_DOUBLE;

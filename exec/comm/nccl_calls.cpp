@@ -7,7 +7,7 @@
 namespace orrery {
 
 std::string nccl_version_text(int version) {
-  // From 2.9 on; before, a thousand was the major version.
+  // This holds from 2.9 on; before, a thousand was the major version.
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
          std::to_string(version % 100);
 }

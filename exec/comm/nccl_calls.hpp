@@ -7,12 +7,11 @@
 
 namespace orrery {
 
-/// What of NCCL the project uses, as it lies in memory: the library is loaded
-/// when ranks are to meet over it, so that the program builds and runs where it
-/// is not.  A test holds every number here to nccl.h where that is found.
+/// The part of NCCL that the project uses, as it lies in memory. The library is loaded when ranks are to meet over it,
+/// so that the program builds and runs without it. A test compares every number here with nccl.h where that is found.
 ///
-/// From NCCL 2.18 (the first that splits communicators without blocking) on;
-/// later ones take what an earlier one knew.
+/// It works from NCCL 2.18 on (the first version that splits communicators without blocking); later versions accept
+/// what an earlier one knew.
 struct NcclCalls {
   static constexpr int oldest = 21800;  ///< 2.18.0
   using Communicator = void*;
@@ -37,7 +36,7 @@ struct NcclCalls {
   };
   static constexpr int unset = std::numeric_limits<int>::min();
   static constexpr int no_color = -1;  ///< of a split: in no part
-  /// As of 2.18: `size` and `version` say how much of it is there.
+  /// The struct of 2.18: `size` and `version` say how much of it is there.
   struct Config {
     std::size_t size = sizeof(Config);
     unsigned magic = 0xcafebeefU;
@@ -77,10 +76,10 @@ struct NcclCalls {
 /// "2.28.9"
 [[nodiscard]] std::string nccl_version_text(int version);
 
-/// What libraries of the name are looked for as a rule.
+/// The names by which the library is looked for as a rule.
 inline constexpr const char* nccl_library_name = "libnccl.so.2";
 
-/// The library, loaded; it stays so, as NCCL's threads may.  Throws Error that says what is missing: the library
+/// Loads the library, which stays loaded, as NCCL's threads may. Throws Error that says what is missing: the library
 /// itself, a function that this program needs, or a version that is new enough.
 [[nodiscard]] NcclCalls load_nccl(const std::string& library = nccl_library_name);
 

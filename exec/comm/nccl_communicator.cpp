@@ -8,10 +8,10 @@
 namespace orrery {
 namespace {
 
-/// Of a communicator that is to end while a peer may be gone.
+/// Longest end of a communicator while a peer may be gone.
 constexpr std::chrono::seconds longest_end{5};
 
-/// Most waits are shorter than a thread's sleep; in longer ones others need the core.
+/// Most waits are shorter than a thread's sleep; in longer waits others need the core.
 class Pause {
  public:
   void operator()() {
@@ -90,7 +90,7 @@ void NcclCommunicator::settle(const NcclPatience& patience, const char* what) co
     int state = NcclCalls::success;
     require(calls_, calls_.async_error(handle_, &state), "say how it is", handle_);
     if (state == NcclCalls::success) return;
-    patience(what);  // before an error is told: a partner that is gone is the reason, not NCCL
+    patience(what);  // before the error is reported, which may come from a partner that is gone
     require(calls_, state, what, handle_);
     pause();
   }

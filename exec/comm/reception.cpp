@@ -18,9 +18,9 @@ namespace {
 
 using tcp::Clock;
 
-/// In which one says all that it is asked.
+/// The time in which a guest must say everything that it is asked.
 constexpr std::chrono::seconds longest_wait{5};
-/// More of them would take the sockets that ranks need: the oldest goes.
+/// More guests than this would take the sockets that ranks need, so the oldest goes.
 constexpr std::size_t most_waiting = 256;
 
 std::string address_text(std::uint32_t address) {
@@ -64,7 +64,7 @@ std::optional<Reception::Guest> Reception::next(Clock::time_point until) {
 }
 
 void Reception::take_all() {
-  // Only part of a flood is taken at once, so that those who are there are looked at in between.
+  // Only a part of a flood is taken at once, so that the guests that are there are looked at in between.
   for (std::size_t taken = 0; taken < most_waiting / 4; ++taken) {
     sockaddr_in from{};
     socklen_t size = sizeof from;

@@ -13,7 +13,7 @@
 
 namespace orrery {
 
-/// What a rank says of itself once both sides have shown that they are of one job.
+/// What a rank says about itself once both sides have shown that they are of one job.
 struct Hello {
   std::uint32_t rank = 0, ranks = 0;
   std::uint64_t job = 0, program = 0, host = 0;
@@ -21,10 +21,10 @@ struct Hello {
   std::uint32_t rest = 0;
 };
 
-/// Takes those who connect, all at once, until one of them has shown that it holds the token and said who it is.
+/// Accepts connections, all at once, until one of them has shown that it holds the token and said who it is.
 ///
-/// Whoever takes longer than a few seconds, says something else or leaves is turned away without a word, counted, and
-/// told of once; it holds nobody up.
+/// A guest that takes longer than a few seconds, says something else or leaves is turned away without a word, counted,
+/// and reported once. It holds nobody up.
 class Reception {
  public:
   struct Guest {
@@ -33,18 +33,18 @@ class Reception {
     std::uint32_t address = 0;  ///< IPv4, network order
   };
 
-  /// `warn` is called for the first that is turned away; it may be empty.
+  /// `warn` is called for the first guest that is turned away; it may be empty.
   Reception(Socket listening, std::string token, std::function<void(const std::string&)> warn);
 
-  /// The next; nothing once time is over.  Throws Error where no connection can be taken.
+  /// The next guest; empty once time is over. Throws Error where no connection can be taken.
   [[nodiscard]] std::optional<Guest> next(tcp::Clock::time_point until);
-  /// One that `next` gave is not welcome, after all.
+  /// Turns away a guest that `next` gave, after all.
   void turn_away(const Guest&, const std::string& why);
-  /// "; 3 connections were turned away, the last from 10.0.0.7: it said nothing", empty where none was.
+  /// A text such as "; 3 connections were turned away, the last from 10.0.0.7: it said nothing"; empty where none was.
   [[nodiscard]] std::string turned_away_text() const;
 
  private:
-  /// One who has not yet said all that it is asked.
+  /// A guest that has not yet said everything that it is asked.
   struct Waiting {
     Socket socket;
     std::uint32_t address = 0;
@@ -58,7 +58,7 @@ class Reception {
   enum class Step : std::uint8_t { waits, goes_on, is_done, is_wrong };
 
   void take_all();
-  /// Moves one on as far as its bytes reach; what is wrong with it otherwise.
+  /// Moves one guest on as far as its bytes reach, or says what is wrong with it.
   [[nodiscard]] Step advance(Waiting&, std::string& why) const;
   [[nodiscard]] Step answer(Waiting&, std::string& why) const;
   void count(std::uint32_t address, const std::string& why);

@@ -26,10 +26,10 @@ namespace {
 using tcp::Clock;
 using tcp::Gone;
 
-/// In which a process that listens shows that it is of the job; one that does not is asked again.
+/// The time in which a process that listens must show that it is of the job; one that does not is asked again.
 constexpr std::chrono::seconds longest_proof{10};
 
-/// Rank 0's answer: a text says what is wrong, and else a row for every rank follows.
+/// Rank 0's answer: a text says what is wrong; without one, a row for every rank follows.
 struct Answer {
   std::uint32_t text = 0;  ///< bytes
   std::uint32_t other_job = 0;
@@ -144,7 +144,7 @@ class Meeting {
     }
   }
 
-  /// At the address that rank 0 is known under.
+  /// Listens at the address under which rank 0 is known.
   Socket listen_where_known() const {
     std::string why;
     const auto at = address_of(options_.place, why);
@@ -156,7 +156,7 @@ class Meeting {
     return s;
   }
 
-  /// "ranks 3, 5": those above `rank` that have not come.
+  /// The ranks above `rank` that have not come: "ranks 3, 5".
   [[nodiscard]] std::string missing_after(std::uint32_t rank, const std::vector<Socket>& peers) const {
     std::vector<std::uint32_t> missing;
     for (std::uint32_t r = rank + 1; r < options_.ranks; ++r) {
@@ -176,16 +176,16 @@ class Meeting {
     if (s.number() < 0) return;
     try {
       const Answer answer{static_cast<std::uint32_t>(text.size()), other_job ? 1U : 0U};
-      // Also when the limit, of which it may be told, is over.
+      // Some time is left even when the limit is over, because the text may be about the limit.
       const Clock::time_point until = std::max(until_, Clock::now() + std::chrono::seconds(2));
       tcp::send_all(s, &answer, sizeof answer, until);
       tcp::send_all(s, text.data(), text.size(), until);
     } catch (const Gone&) {
-      // It knows already.
+      // The guest knows already.
     }
   }
 
-  /// Rank 0: one who has come with the job's token.  What does not fit is told, counted, and holds nobody up.
+  /// Rank 0 takes a guest that has the job's token. A guest that does not fit is told, counted, and holds nobody up.
   void take_one(Reception::Guest guest, Reception& reception, std::vector<Socket>& peers,
                 std::vector<Row>& rows) const {
     const Hello& hello = guest.hello;
@@ -214,7 +214,7 @@ class Meeting {
     return "";
   }
 
-  /// Asks until rank 0 is there.  From then on this rank listens, on the interface by which it has come.
+  /// Asks until rank 0 is there. From then on this rank listens, on the interface by which it has come.
   Socket come_to_first(std::vector<Row>& rows, Socket& listening) {
     std::string why = "nobody listens";
     const MeetingPlace& place = options_.place;
@@ -242,7 +242,7 @@ class Meeting {
         std::string text(std::min<std::uint32_t>(answer.text, 4096), ' ');
         with(0, [&] { receive(s, text.data(), text.size()); });
         why = text;
-        // What an earlier job left in a file.
+        // The file is one that an earlier job left.
         if (answer.other_job != 0 && !place.file.empty()) continue;
         throw Error(text);
       }
@@ -261,7 +261,7 @@ class Meeting {
     return s;
   }
 
-  /// A rank that listens, as rank 0 has said: a network that loses the first try is asked again.
+  /// Connects to a rank that listens, as rank 0 has said. Where a network loses the first try, it asks again.
   Socket come_to(std::uint32_t rank, const sockaddr_in& at, const Socket& first) const {
     std::string why;
     do {
@@ -277,7 +277,7 @@ class Meeting {
       } else {
         why = std::strerror(errno);
       }
-      // Rank 0 sends nothing more until all have met: it ends where another rank is lost.
+      // Rank 0 sends nothing more until all have met: the connection ends where another rank is lost.
       char more = 0;
       with(0, [&] {
         if (recv(first.number(), &more, 1, MSG_PEEK | MSG_DONTWAIT) == 0) throw Gone("it has closed the connection");
@@ -287,7 +287,7 @@ class Meeting {
                             options_.limit.base(), rank, inet_ntoa(at.sin_addr), ntohs(at.sin_port), why));
   }
 
-  /// After a short while; false when time is over.
+  /// Returns true after a short while; false when time is over.
   [[nodiscard]] bool another_try() const {
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min(50, tcp::milliseconds_until(until_))));
     return tcp::milliseconds_until(until_) > 0;
@@ -298,7 +298,7 @@ class Meeting {
   }
 
   const RendezvousOptions& options_;
-  std::string token_ = options_.token;  ///< with a file, and none given, the one that stands there
+  std::string token_ = options_.token;  ///< with a file, and no token given, the token in the file
   Clock::time_point until_;
   Hello hello_;
 };

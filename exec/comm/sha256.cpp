@@ -63,9 +63,9 @@ void compress(State& state, const char* block) {
 }  // namespace
 
 Digest sha256(std::string_view message) {
-  // The square roots of the first 8 primes, likewise (section 5.3.3).
+  // These are the square roots of the first 8 primes, likewise (section 5.3.3).
   State state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  // A bit 1, zeros, and the length in bits (section 5.1.1).
+  // Appends a bit 1, zeros, and the length in bits (section 5.1.1).
   std::string padded(message);
   padded += static_cast<char>(0x80);
   while (padded.size() % block_bytes != block_bytes - 8) padded += '\0';

@@ -22,7 +22,7 @@
 namespace orrery {
 namespace {
 
-/// What stands before the bytes of a message, and alone as acknowledgement.
+/// Stands before the bytes of a message, and alone as acknowledgement.
 struct Header {
   std::uint64_t tag = 0;
   std::uint64_t bytes = 0;
@@ -46,7 +46,7 @@ struct Cursor {
     at += bytes;
     while (piece < pieces.size() && at >= pieces[piece].bytes) at -= pieces[piece++].bytes;
   }
-  /// Fills `iov` from the place on; how many entries.
+  /// Fills `iov` from the place on; returns the number of entries.
   std::size_t fill(std::span<iovec> iov) const {
     std::size_t n = 0;
     std::uint64_t skipped = at;
@@ -134,7 +134,7 @@ struct SocketWorld::Peer {
   std::uint64_t in_got = 0;   ///< bytes of the header
   std::uint64_t in_left = 0;  ///< bytes of the message
   Cursor into;
-  Posted* in_posted = nullptr;  ///< whose receive the message meets; else it is the last early one
+  Posted* in_posted = nullptr;  ///< the message's receive; null where it is the last early one
   Early* in_early = nullptr;
   std::list<Posted*> sends, receives;  ///< not yet acknowledged; not yet met
   std::list<Early> early;
@@ -168,7 +168,8 @@ class SocketWorld::Endpoint final : public Communicator {
 
  private:
   void wait(std::unique_lock<std::mutex>& lock) {
-    // Whoever moves data moves it for all threads of the rank, so a wait in the kernel is short where there are others.
+    // The thread that moves data moves it for all threads of the rank, so a wait in the kernel is short where there are
+    // others.
     const int longest_sleep_ms = world_.options_.ends > 1 ? 1 : 20;
     const int looks = world_.options_.crowded ? 2 : 200;
     const std::int64_t began = steady_ns();
@@ -289,7 +290,7 @@ void SocketWorld::post(Posted& own) {
   if (here->complete) end_frame(peer);
 }
 
-/// Moves what can be moved, after waiting for something for so long at most.
+/// Moves the data that can be moved, after waiting for some for at most the given time.
 void SocketWorld::move_data(int timeout_ms, std::unique_lock<std::mutex>& lock) {
   std::vector<pollfd> polled;
   std::vector<Peer*> owners;
@@ -326,7 +327,7 @@ void SocketWorld::write_to(Peer& peer) {
       const ssize_t sent = sendmsg(peer.socket.number(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent < 0 && errno == EINTR) continue;
       if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-      // A closed peer shows when it is read from: what it has sent is taken first.
+      // A closed peer shows when it is read from: the data that it has sent is taken first.
       if (sent < 0) {
         peer.out.clear();
         return;
@@ -372,8 +373,8 @@ void SocketWorld::read_from(Peer& peer) {
   }
 }
 
-/// For what comes next of a message that nobody has asked for yet: memory is taken as bytes arrive, not as a header
-/// says.
+/// Makes room for the next bytes of a message that nobody has asked for yet. Memory is taken as bytes arrive, not as a
+/// header says.
 void SocketWorld::make_room(Peer& peer) {
   constexpr std::uint64_t at_once = std::uint64_t{4} << 20;
   Peer::Early& early = *peer.in_early;
@@ -385,7 +386,7 @@ void SocketWorld::make_room(Peer& peer) {
   peer.into.advance(here);
 }
 
-/// The peer says what no rank says: the run ends, and with it what was to come from there.
+/// The peer sent something that no rank sends. The run ends, and with it everything that was to come from there.
 void SocketWorld::give_up_on(Peer& peer, const std::string& what) {
   const auto at = std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) { return p.get() == &peer; });
   peer.closed = true;

@@ -32,39 +32,37 @@ class Socket {
   int number_ = -1;
 };
 
-/// As many sockets as the system lets this process have; many ranks need more than it begins with.
+/// Raises the limit to as many sockets as the system lets this process have; many ranks need more than it begins with.
 void raise_socket_limit();
 
-/// A connected stream socket between every two ranks, by rank and then by peer
-/// (a rank has none with itself).  Made before the ranks' processes are: each
-/// keeps its own row and drops the rest.
+/// A connected stream socket between every two ranks, by rank and then by peer (a rank has none with itself). They are
+/// made before the ranks' processes are: each keeps its own row and drops the rest.
 ///
 /// Throws Error where the system gives no more sockets.
 [[nodiscard]] std::vector<std::vector<Socket>> connected_sockets(std::uint32_t ranks);
 
-/// How waits of a process are watched.
+/// How a process's waits are watched.
 struct WaitOptions {
   /// Longest wait for a partner while no op of any rank ends.
   Seconds watchdog = Seconds::of(60);
   std::uint32_t ends = 1;  ///< threads of the rank that communicate
   bool crowded = true;     ///< more threads communicate on this host than it has cores
-  /// When an op of any rank that is known of ended last, in nanoseconds of this host's steady clock; may be empty.
+  /// The time at which an op of any known rank ended last, in nanoseconds of this host's steady clock; may be empty.
   std::function<std::int64_t()> last_end;
-  /// Told when a wait goes on, and (with nothing) when it has ended; may be empty.
+  /// Called when a wait goes on, and (with nothing) when it has ended; may be empty.
   std::function<void(std::optional<Rank>)> waiting;
 };
 
-/// One rank's view of ranks that are processes, over sockets: of this machine, or over TCP of several.
+/// One rank's view of ranks that are processes, over sockets: on this machine, or over TCP on several.
 ///
-/// A message travels as soon as it is sent, into the receiver's views where the
-/// receive has been posted and else beside them, and is acknowledged when it
-/// meets its receive.  A sender waits for that, so that what lies beside is at
-/// most one exchange of each of the partner's threads.
+/// A message travels as soon as it is sent. It goes into the receiver's views where the receive has been posted,
+/// otherwise beside them, and is acknowledged when it meets its receive. A sender waits for that, so at most one
+/// exchange of each of the partner's threads lies beside the views.
 class SocketWorld final : public ProcessWorld {
  public:
-  /// `peers` by rank; of this rank it is empty.
+  /// `peers` has a socket by rank; that of this rank is empty.
   SocketWorld(Rank, std::vector<Socket> peers, WaitOptions);
-  /// Sends what is left to send, unless the run was ended.
+  /// Sends what is left to send, unless the run was aborted.
   ~SocketWorld() override;
 
   [[nodiscard]] Communicator& communicator(Rank, std::uint32_t end = 0) override;
@@ -77,7 +75,8 @@ class SocketWorld final : public ProcessWorld {
   [[nodiscard]] Rank rank() const override { return rank_; }
   [[nodiscard]] std::uint32_t ranks() const override { return static_cast<std::uint32_t>(peers_.size()); }
   [[nodiscard]] std::int64_t clock_offset() const override { return clock_offset_; }
-  /// Of ranks on several hosts, before the first message of a list; all must call it.  `hosts`: by rank.
+  /// Finds the clock offset of ranks on several hosts, before the first message of a list; all must call it. `hosts`
+  /// has the host of each rank.
   void find_clock_offset(const std::vector<std::uint64_t>& hosts);
 
  private:

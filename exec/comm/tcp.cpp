@@ -48,7 +48,7 @@ std::optional<sockaddr_in> address_of(const std::string& host, const std::string
 bool is_loopback(const sockaddr_in& at) { return ntohl(at.sin_addr.s_addr) >> 24 == 127; }
 
 std::optional<sockaddr_in> own_address_towards(const sockaddr_in& to) {
-  // A datagram socket that is connected has been given its own address, and nothing is sent.
+  // Connecting a datagram socket gives it its own address, and sends nothing.
   const Socket s(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in at = to;
   if (at.sin_port == 0) at.sin_port = htons(9);

@@ -123,7 +123,7 @@ class ThreadWorld::Endpoint final : public Communicator {
     finish_one();
   }
 
-  /// After this the owner may be gone from its exchange: touch nothing of it but the endpoint.
+  /// After this call the owner may be gone from its exchange, so only the endpoint may be touched.
   void finish_one() {
     if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) wake();
   }
@@ -131,9 +131,8 @@ class ThreadWorld::Endpoint final : public Communicator {
   [[nodiscard]] bool done() const { return pending_.load(std::memory_order_acquire) == 0; }
 
   void wait() {
-    // A partner that is about to come is met without the kernel's help; where
-    // ranks outnumber cores, by letting others run; where they do many times
-    // over, whoever runs next is hardly ever the partner.
+    // A partner that is about to come is met without the kernel's help. Where ranks outnumber cores, the wait lets
+    // others run. Where they outnumber them many times, whoever runs next is hardly ever the partner.
     const int looks = world_.thronged_ ? 0 : world_.crowded() ? 50 : 2000;
     for (int i = 0; i < looks; ++i) {
       if (done()) return;
@@ -159,7 +158,7 @@ class ThreadWorld::Endpoint final : public Communicator {
       give_up_if_hopeless(Clock::now() >= limit);
       lock.lock();
       if (done() || world_.aborted()) continue;
-      // Past the limit a copy may still be under way: look again from time to time, do not spin.
+      // A copy may still be under way past the limit: look again from time to time, do not spin.
       const auto next_look = Clock::now() + std::chrono::milliseconds(100);
       woken_.wait_until(lock, limit > Clock::now() ? std::min(limit, next_look) : next_look);
     }
@@ -186,8 +185,8 @@ class ThreadWorld::Endpoint final : public Communicator {
     }
   }
 
-  /// Takes back what nobody has met yet, and waits for copies under way: after
-  /// this no other rank touches this rank's memory.
+  /// Takes back messages that nobody has met yet, and waits for copies under way. After this no other rank touches this
+  /// rank's memory.
   void withdraw() {
     std::uint32_t taken = 0;
     for (Posted& p : posted_) {

@@ -23,9 +23,9 @@ namespace orrery {
 class ThreadWorld final : public World {
  public:
   struct Options {
-    /// Longest wait for a partner while no message of any rank ends: a receive may be posted long before its turn.
+    /// Longest wait for a partner while no message of any rank ends; a receive may be posted long before its turn.
     Seconds watchdog = Seconds::of(60);
-    /// What a rank is doing and has done, for messages; called on failure only.
+    /// Says what a rank is doing and has done, for messages; called on failure only.
     std::function<std::string(Rank)> describe;
     std::uint32_t ends = 1;  ///< threads of each rank that communicate
   };
@@ -34,7 +34,7 @@ class ThreadWorld final : public World {
 
   [[nodiscard]] Communicator& communicator(Rank, std::uint32_t end = 0) override;
   void abort(const std::string& reason) override;
-  /// The rank sends and receives no more.  Whoever waits for it ends the run.
+  /// The rank no longer sends or receives. A rank that waits for it ends the run.
   void leave(Rank);
 
   [[nodiscard]] bool crowded() const override { return crowded_; }

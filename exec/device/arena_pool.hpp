@@ -12,21 +12,19 @@
 
 namespace orrery {
 
-/// Memory of one tier whose users are streams: a block may be handed out again
-/// while ops on its former owner are still to run, and says which ops the next
-/// owner's must wait for.  So memory in use never exceeds what the list of ops
-/// says, however far the issuing thread is ahead.
+/// Memory of one tier whose users are streams. A block may be handed out again while ops on its former owner are still
+/// to run, and tells which ops the next owner's ops must wait for. So memory in use never exceeds that of the list of
+/// ops, however far the issuing thread is ahead.
 ///
-/// Blocks are cut from chunks, best fit first, and neighbours grow together when
-/// they are free.  Used by one thread.
+/// Blocks are cut from chunks, best fit first, and free neighbours are joined. Used by one thread.
 class ArenaPool final : public MemoryPool {
  public:
-  /// Where chunks come from: null where there are no more.
+  /// Where chunks come from; null where there are no more.
   struct Source {
     std::function<std::byte*(std::uint64_t)> take;
     std::function<void(std::byte*)> give_back;
   };
-  /// Numbers of ops by lane: the first so many of each.
+  /// Numbers of ops by lane: the first so many of each lane.
   using Marks = std::vector<std::uint64_t>;
   struct Use {
     Marks before;  ///< what must have ended before the block is used
@@ -42,9 +40,9 @@ class ArenaPool final : public MemoryPool {
   [[nodiscard]] std::uint64_t peak_bytes() const override { return peak_; }
   [[nodiscard]] std::uint64_t reserved_bytes() const override { return reserved_; }
 
-  /// Of a block that is out.
+  /// The use of a block that is handed out.
   [[nodiscard]] Use& use(const std::byte* block);
-  /// All ops have ended: nothing is to be waited for, and counts begin anew.
+  /// Called when all ops have ended: nothing needs to be waited for, and counts begin anew.
   void settle();
 
  private:

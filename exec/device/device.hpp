@@ -21,7 +21,7 @@ struct DeviceInfo {
   std::string identity{};          ///< which GPU in the world it is: 32 digits of its UUID; empty: none
 };
 
-/// A mark in a stream's work.  Recorded anew, it means the new place.
+/// A mark in a stream's work. When it is recorded anew, it stands for the new place.
 class DeviceEvent {
  public:
   DeviceEvent() = default;
@@ -30,8 +30,7 @@ class DeviceEvent {
   virtual ~DeviceEvent() = default;
 };
 
-/// Work that a device does in the order in which it was given.  Used by one
-/// thread; nothing here waits for the device.
+/// Work that a device does in the order in which it was given. Used by one thread; nothing here waits for the device.
 class DeviceStream {
  public:
   DeviceStream() = default;
@@ -40,23 +39,23 @@ class DeviceStream {
   virtual ~DeviceStream() = default;
 
   virtual void record(DeviceEvent&) = 0;
-  /// What follows begins when the event, as last recorded, is done; at once where it never was.
+  /// Later work begins when the event, as last recorded, is done; at once where it never was recorded.
   virtual void wait(const DeviceEvent&) = 0;
-  /// Between any two of host and device.
+  /// Copies between any two of host and device.
   virtual void copy(void* to, const void* from, std::uint64_t bytes) = 0;
   /// Calls `work` on a host thread; it may not use the device.
   virtual void call(std::function<void()> work) = 0;
   /// Requires that the device runs the kernel.
   virtual void run(const Kernel&, std::span<const Operand>, const KernelContext&) = 0;
   virtual void reduce(const ReductionShare&) = 0;
-  /// What the device's own libraries call it: a cudaStream_t, or a HostStreamHandle.
+  /// The stream as the device's own libraries know it: a cudaStream_t, or a HostStreamHandle.
   [[nodiscard]] virtual void* native() = 0;
-  /// Device memory that kernels of this stream use besides their operands.
+  /// Device memory that kernels of this stream use in addition to their operands.
   [[nodiscard]] virtual std::uint64_t scratch_bytes() const = 0;
 };
 
-/// Work of several streams that the device is given at once (a CUDA graph), so that it need not wait for the host
-/// between two kernels.  Used by the thread of the streams.
+/// Work of several streams that the device gets at once (a CUDA graph), so that it need not wait for the host between
+/// two kernels. Only the streams' thread uses it.
 class DeviceGraph {
  public:
   DeviceGraph() = default;
@@ -64,23 +63,23 @@ class DeviceGraph {
   DeviceGraph& operator=(const DeviceGraph&) = delete;
   virtual ~DeviceGraph() = default;
 
-  /// From here on, what the streams are given is gathered and not begun.  Requires that all earlier work of theirs has
-  /// ended.  The first time, each kind of work should have been done once: what it takes for itself it has then.
+  /// From here on, work given to the streams is gathered and not begun. Requires that all earlier work of theirs has
+  /// ended. The first time, each kind of work should have been done once, so that it already has the memory that it
+  /// takes for itself.
   virtual void begin(std::span<DeviceStream* const> streams) = 0;
-  /// The device does what was gathered, the streams take work again, after it; whether the graph had to be built anew,
-  /// since its work has not the shape of what was gathered before.  An event of it that was recorded before may seem
-  /// done until the device comes to it: one recorded in the first stream from now on tells.
+  /// The device does the gathered work, and the streams take further work, which comes after it. Returns whether the
+  /// graph had to be built anew, because its work has another shape than what was gathered before. An event of it that
+  /// was recorded before may seem done until the device comes to it; one that is recorded in the first stream from now
+  /// on tells.
   virtual bool launch() = 0;
-  /// Instead of launch(): nothing of it is done.
+  /// Called instead of launch(): none of the work is done.
   virtual void drop() noexcept = 0;
 };
 
-/// A device as the executor sees it: memory, streams and events (a GPU), or
-/// threads of the host that behave like one (HostDevice), on which the tests
-/// run everything but the GPU's own calls.
+/// A device as the executor sees it: memory, streams and events. It is a GPU, or threads of the host that behave like
+/// one (HostDevice), on which the tests run everything except the GPU's own calls.
 ///
-/// May be used by several threads, each after use().  Failures of the device
-/// are Errors.
+/// Several threads may use it, each after use(). Failures of the device are Errors.
 class Device {
  public:
   Device() = default;
@@ -89,22 +88,22 @@ class Device {
   virtual ~Device() = default;
 
   [[nodiscard]] virtual const DeviceInfo& info() const = 0;
-  /// The calling thread works with this device.
+  /// Makes the calling thread work with this device.
   virtual void use() = 0;
-  /// Null where there is no memory left.
+  /// Null where no memory is left.
   [[nodiscard]] virtual std::byte* allocate(std::uint64_t bytes) = 0;
   virtual void release(std::byte*) = 0;
-  /// Of the host, such that copies run beside it.
+  /// Memory of the host, such that copies run beside compute.
   [[nodiscard]] virtual std::byte* allocate_host(std::uint64_t bytes) = 0;
   virtual void release_host(std::byte*) = 0;
   [[nodiscard]] virtual std::unique_ptr<DeviceStream> make_stream() = 0;
   [[nodiscard]] virtual std::unique_ptr<DeviceEvent> make_event() = 0;
   [[nodiscard]] virtual std::unique_ptr<DeviceGraph> make_graph() = 0;
-  /// Whether what came before the event has ended.
+  /// Whether the work before the event has ended.
   [[nodiscard]] virtual bool done(const DeviceEvent&) = 0;
   /// Requires that both are done.
   [[nodiscard]] virtual double seconds_between(const DeviceEvent& first, const DeviceEvent& second) = 0;
-  /// Whether it has the kernel; the host computes what it has not.
+  /// Whether the device has the kernel; the host computes the kernels that it lacks.
   [[nodiscard]] virtual bool runs(const Kernel&, std::span<const Operand>) const = 0;
 };
 

@@ -1,6 +1,5 @@
-// The end of a list on a device: its ops end one by one while the rank's thread
-// looks on, tells the recorder how far the device is and for whom it waits, and
-// notices where it goes no further.
+// The end of a list on a device. Its ops end one by one while the rank's thread watches, tells the recorder how far the
+// device is and for whom it waits, and notices where it does not go on.
 
 #include <algorithm>
 #include <chrono>
@@ -16,7 +15,7 @@
 namespace orrery {
 namespace {
 
-/// Whether ops of the lane meet others'.
+/// Whether ops of the lane meet ops of others.
 bool meets(Lane lane) { return lane.kind == LaneKind::collective || lane.kind == LaneKind::transfer; }
 
 }  // namespace
@@ -36,7 +35,7 @@ void DeviceRunner::report_done(Queue& q) {
 void DeviceRunner::drain() {
   using Clock = std::chrono::steady_clock;
   Clock::time_point last = Clock::now();
-  const Queue* named = nullptr;  ///< whose next op the recorder says that the rank is in
+  const Queue* named = nullptr;  ///< the lane whose next op the recorder names as the rank's current one
   std::size_t done_before = 0;
   bool told = false;
   // A graph ends as a whole, after as long as the step before, or a few times that.
@@ -48,7 +47,7 @@ void DeviceRunner::drain() {
     for (Queue& q : queues_) {
       report_done(q);
       done += q.done;
-      // A message holds up what the other lanes do after it.
+      // A message holds up the other lanes' later work.
       const bool open = q.done < q.issued.size();
       if (open && (next == nullptr || (meets(q.lane) && !meets(next->lane)))) next = &q;
     }
@@ -92,14 +91,14 @@ void DeviceRunner::give_up_on(const Queue& q, OpId stuck) {
   if (!meets(q.lane)) {
     throw OpFailed(op + ": the device has not ended it within " + std::to_string(watchdog_.base()) + " s");
   }
-  // Not this rank's fault: it waits for others.
+  // This rank is not at fault, because it waits for others.
   const std::optional<Rank> whom = partner_in(stuck);
   world_.abort(waited_text(rank_, whom.value_or(rank_), watchdog_.base()) + " or another partner, in " + op);
   throw Aborted{};
 }
 
-/// Somebody whom the op waits for: of a collective the next member, so that going from one to the next finds the one
-/// that is missing.
+/// A rank that the op waits for. For a collective it is the next member, so that going from one to the next finds the
+/// one that is missing.
 std::optional<Rank> DeviceRunner::partner_in(OpId id) const {
   const RankClass& lists = program_.classes[class_of(program_, rank_)];
   const bool setup = progress_.step.load(std::memory_order_relaxed) == 0;

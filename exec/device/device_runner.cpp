@@ -21,7 +21,7 @@ bool takes_lane(const Op& op) {
   return !std::holds_alternative<Alloc>(op.action) && !std::holds_alternative<Free>(op.action);
 }
 
-/// Chunks of an eighth of what the rank needs: few calls of the device, little that is left over.
+/// A chunk is an eighth of what the rank needs: this gives few calls to the device, and little is left over.
 std::uint64_t chunk_bytes(const Program& program, Rank rank) {
   LiveMemory memory;
   memory.read(program);
@@ -132,7 +132,8 @@ void DeviceRunner::walk(std::uint64_t step, std::uint64_t data_step) {
       graph_->drop();
       for (Queue& q : queues_) q.issued.clear();
     }
-    // Others' ops may still read this rank's memory, and its own do: all that was given to the device comes to an end.
+    // Other ranks' ops may still read this rank's memory, and its own ops do, so everything that was given to the
+    // device must end first.
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(watchdog_.base());
     for (const Queue& q : queues_) {
       // The ends of a launched graph's ops may be those of the step before until it ends itself.
@@ -168,7 +169,7 @@ void DeviceRunner::issue_all(std::uint64_t step, std::uint64_t data_step) {
     while (!device_.done(*base_)) std::this_thread::yield();
     base_time_ = now_ns() + options_.clock_offset;
   }
-  // Not the first step: in it, kernels take what they need for themselves.
+  // The first step gives no graph, because kernels take their own memory in it.
   now_ = Graph::none;
   if (graphs_ && step >= 2) begin_graph();
   TailHistory<After> tails;
@@ -251,7 +252,7 @@ void DeviceRunner::issue(const OpRun& run, std::uint64_t data_step, TailHistory<
     const Wait& wait = run.block->waits[w];
     wait_on(q, wait.kind == Wait::Kind::op ? in_block[wait.op] : tails.at_entry(lane_number(wait.lane)));
   }
-  // Of memory that other buffers had before.
+  // The op must wait for earlier ops on memory that other buffers had before.
   const std::uint64_t number = q.issued.size() + 1;
   for (std::uint32_t i = 0; i < op_.memory.size(); ++i) {
     ArenaPool::Use& use = pools_[index(tier_of(i))]->use(op_.memory[i]->data());
@@ -316,7 +317,7 @@ void DeviceRunner::compute_on_host(Queue& q, const Kernel& kernel, const KernelC
     if (!staged(i)) continue;
     here[i].data = at;
     at += size(i);
-    // Also what is written: a kernel may leave parts of it as they were.
+    // Operands that are written are copied too, because a kernel may leave parts of them as they were.
     q.stream->copy(here[i].data, operands_[i].data, here[i].count * size_of(here[i].dtype));
   }
   q.stream->call([this, kernel, context, here] {

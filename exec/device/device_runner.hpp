@@ -19,13 +19,13 @@
 
 namespace orrery {
 
-/// What all ranks of a run on a device find out, for its report.
+/// What all ranks of a run on a device notice, for its report.
 class DeviceNotes {
  public:
-  /// A kernel that the device has not: the host computed it.
+  /// Notes a kernel that the device lacks, so that the host computed it.
   void on_host(KernelKind);
   [[nodiscard]] std::vector<std::string> host_kernels() const;
-  /// A step that the device was given as a graph.
+  /// Notes a step that the device got as a graph.
   void on_graph(bool built_anew);
   struct Graphs {
     std::uint64_t steps = 0, built = 0;
@@ -38,18 +38,15 @@ class DeviceNotes {
   Graphs graphs_;
 };
 
-/// Makes what a rank's streams meet others with; the communicator is the rank's only end of the world.
+/// Makes the transport by which a rank's streams meet others; the communicator is the rank's only end of the world.
 using DeviceTransportMaker = std::function<std::unique_ptr<DeviceTransport>(World&, Communicator&, Rank)>;
 
-/// Walks the lists of one rank on a device: lanes are streams, and what an op
-/// waits for are events.
+/// Walks the lists of one rank on a device. Lanes are streams, and the things that an op waits for are events.
 ///
-/// The rank's thread issues all ops in list order and then waits for the device,
-/// so that it is ahead by as much as the device allows.  Memory comes from the
-/// rank's own pools (ArenaPool).  With `graphs`, all steps but the first are
-/// given to the device as one graph each; nobody may be met on the way.  Kernels that the device has not, and ops on
-/// the host's lane, run on the host in the stream's order, on copies where their
-/// operands are the device's.
+/// The rank's thread issues all ops in list order and then waits for the device, so it is ahead by as much as the
+/// device allows. Memory comes from the rank's own pools (ArenaPool). With `graphs`, the device gets all steps but the
+/// first as one graph each; then no other rank may be met on the way. Kernels that the device lacks, and ops on the
+/// host's lane, run on the host in the stream's order, on copies where their operands are the device's.
 class DeviceRunner final : public RankWalker {
  public:
   /// The rank needs one end of the world.
@@ -69,13 +66,13 @@ class DeviceRunner final : public RankWalker {
   void release_found() override;
 
  private:
-  /// One stream and what its ops on the host use.
+  /// One stream and the memory that its ops on the host use.
   struct Queue {
     Lane lane;
     std::unique_ptr<DeviceStream> stream;
     std::vector<OpId> issued;           ///< of this list, in order
     std::size_t done = 0;               ///< so many of them are known to have ended
-    std::vector<std::uint64_t> waited;  ///< by lane: so many ops of it have been waited for
+    std::vector<std::uint64_t> waited;  ///< by lane: how many of its ops have been waited for
     KernelScratch scratch;
     RoutingCounts routing;
     std::byte* staging = nullptr;  ///< copies for the host's kernels
@@ -90,7 +87,7 @@ class DeviceRunner final : public RankWalker {
   void issue_all(std::uint64_t step, std::uint64_t data_step);
   void begin_graph();
   void launch_graph();
-  /// Nothing that was issued has been given to the device, or nothing of it has been seen to end.
+  /// True while issued work has not been given to the device, or none of it has been seen to end.
   [[nodiscard]] bool in_graph() const;
   void issue(const OpRun&, std::uint64_t data_step, TailHistory<After>&, std::vector<After>& in_block);
   void wait_on(Queue&, const After&);
@@ -103,7 +100,7 @@ class DeviceRunner final : public RankWalker {
   [[nodiscard]] std::byte* staging(Queue&, std::uint64_t bytes);
   /// Waits until the device has done all of the list.
   void drain();
-  /// Counts what has ended since, and tells the recorder.
+  /// Counts ops that have ended since, and tells the recorder.
   void report_done(Queue&);
   /// The device has been in an op for too long.
   [[noreturn]] void give_up_on(const Queue&, OpId);
@@ -112,7 +109,7 @@ class DeviceRunner final : public RankWalker {
   [[nodiscard]] std::optional<Rank> first_peer(const Block&, const Exchange&) const;
   void say_in(OpId);
   void say_waits_for(std::optional<Rank>);
-  /// Of an op that has ended.
+  /// Times of an op that has ended.
   [[nodiscard]] OpTimes times_of(OpId);
 
   Device& device_;
@@ -139,7 +136,7 @@ class DeviceRunner final : public RankWalker {
   std::array<std::uint32_t, lane_count> queue_of_{};  ///< by lane_number
   RankProgress progress_;
   std::unique_ptr<DeviceEvent> base_;
-  std::int64_t base_time_ = 0;  ///< of that event, nanoseconds of the clock that ranks share
+  std::int64_t base_time_ = 0;  ///< time of that event, nanoseconds of the clock that ranks share
   std::vector<std::unique_ptr<DeviceEvent>> starts_, ends_;  ///< by OpId
   std::vector<OpTimes> times_;
   IssuedOp op_;

@@ -19,9 +19,8 @@ struct DeviceTransfer {
   std::uint64_t bytes = 0;
 };
 
-/// How the streams of one rank meet those of others: in the memory of a device
-/// that all of them share (SharedDevice), or between devices (NcclTransport).
-/// Used by the rank's thread, which is never kept waiting for the device.
+/// How the streams of one rank meet those of others: in the memory of a device that all of them share (SharedDevice),
+/// or between devices (NcclTransport). The rank's thread uses it, and never has to wait for the device.
 class DeviceTransport {
  public:
   DeviceTransport() = default;
@@ -29,19 +28,19 @@ class DeviceTransport {
   DeviceTransport& operator=(const DeviceTransport&) = delete;
   virtual ~DeviceTransport() = default;
 
-  /// Once, by every rank at the same time, before the first list.
+  /// Called once, by every rank at the same time, before the first list.
   virtual void start() {}
   /// Gives the op to the stream; `start` is recorded where its work begins.  Throws Aborted, or Error.
   virtual void collective(const Collective&, const Members&, std::span<const MemoryView>, DeviceStream&,
                           DeviceEvent& start) = 0;
   virtual void exchange(std::span<const DeviceTransfer>, DeviceStream&, DeviceEvent& start) = 0;
-  /// While the device is waited for: throws where it will never end, since a partner is gone.
+  /// Called while the device is waited for: throws where it will never end, since a partner is gone.
   virtual void look() {}
-  /// The run fails: what the device would wait for in vain ends now.
+  /// Called when the run fails: ends at once the waits of the device that would be in vain.
   virtual void abort() {}
-  /// The last list has ended on the device.
+  /// Called when the last list has ended on the device.
   virtual void begin_again() = 0;
-  /// Device memory that it took besides the Program's buffers.
+  /// Device memory that it took in addition to the Program's buffers.
   [[nodiscard]] virtual std::uint64_t scratch_bytes() const { return 0; }
 };
 

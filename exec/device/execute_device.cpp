@@ -11,7 +11,7 @@
 namespace orrery {
 namespace {
 
-/// What holds of every run on a device.
+/// The options that hold for every run on a device.
 RunOptions on_streams(const RunOptions& options) {
   RunOptions lanes = options;
   lanes.concurrent_lanes = true;
@@ -19,7 +19,7 @@ RunOptions on_streams(const RunOptions& options) {
   return lanes;
 }
 
-/// Why a rank's steps cannot be graphs; empty where they can.
+/// The reason why a rank's steps cannot be graphs; empty where they can.
 std::string graphs_hindered(const Program& program) {
   if (program.mesh.size() > 1) return "ranks meet on the way, and are waited for by the host";
   for (const Buffer& b : program.buffers) {

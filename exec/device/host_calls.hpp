@@ -7,21 +7,21 @@
 
 namespace orrery {
 
-/// What a device's library is given to call on a host thread, by address: it ends with its call.
+/// A function that a device's library calls on a host thread, by address; it is freed with its call.
 using HostCall = std::unique_ptr<std::function<void()>>;
 
 [[nodiscard]] inline HostCall host_call(std::function<void()> work) {
   return std::make_unique<std::function<void()>>(std::move(work));
 }
-/// As such a library calls: the work is done and ends.
+/// The function that such a library calls: it does the work and frees it.
 inline void run_host_call(void* call) {
   const HostCall mine(static_cast<std::function<void()>*>(call));
   (*mine)();
 }
 
-/// Who ends a stream's calls.  One that the device was given ends with its call; one that was only gathered for a
-/// graph may never be called, and is the stream's until the graph is launched.  The graph is gathered anew for each
-/// launch, so that none is called twice.
+/// Owns the calls of a stream. A call that the device was given frees itself. One that was only gathered for a graph
+/// may never be called, and belongs to the stream until the graph is launched. The graph is gathered anew for each
+/// launch, so no call is made twice.
 class HostCalls {
  public:
   void gather() { gathers_ = true; }
@@ -33,12 +33,12 @@ class HostCalls {
       static_cast<void>(call.release());
     }
   }
-  /// What was gathered will be called.
+  /// The gathered calls will be made.
   void launched() {
     for (HostCall& call : gathered_) static_cast<void>(call.release());
     dropped();
   }
-  /// What was gathered will not be.
+  /// The gathered calls will not be made.
   void dropped() {
     gathered_.clear();
     gathers_ = false;

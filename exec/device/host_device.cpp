@@ -18,14 +18,14 @@ namespace orrery {
 namespace {
 
 constexpr std::align_val_t alignment{256};
-/// Before each block, for its size.
+/// Room before each block, for its size.
 constexpr std::uint64_t head = 256;
 
 std::byte* take(std::uint64_t bytes) {
   auto* p = static_cast<std::byte*>(::operator new[](bytes + head, alignment, std::nothrow));
   if (p == nullptr) return nullptr;
   std::memcpy(p, &bytes, sizeof bytes);
-  std::memset(p + head, 0xff, bytes);  // a NaN of every floating type: what is read too early shows
+  std::memset(p + head, 0xff, bytes);  // a NaN of every floating type, so that too early reads show
   return p + head;
 }
 
@@ -47,7 +47,7 @@ class HostDevice::Event final : public DeviceEvent {
     bool done = false;
     std::chrono::steady_clock::time_point at;
   };
-  /// The recording that done() and seconds_between() see.  It outlives the event where gathered work will set it.
+  /// The recording that done() and seconds_between() see. It outlives the event where gathered work will set it.
   struct Seen {
     std::mutex mutex;
     std::shared_ptr<Mark> mark;
@@ -62,7 +62,7 @@ class HostDevice::Event final : public DeviceEvent {
   };
   [[nodiscard]] std::shared_ptr<Mark> mark() const { return seen_->get(); }
   [[nodiscard]] const std::shared_ptr<Seen>& seen() const { return seen_; }
-  /// The recording that streams wait for whose work is gathered.
+  /// The recording for which streams wait when their work is gathered.
   [[nodiscard]] const std::shared_ptr<Mark>& within() const { return within_; }
   std::shared_ptr<Mark> record() {
     auto m = std::make_shared<Mark>();
@@ -95,7 +95,7 @@ class HostDevice::Stream final : public DeviceStream {
       push([mark = e.record()] { reach(*mark); });
       return;
     }
-    // As on a GPU: until the device comes to it, the event tells of its last recording.
+    // This follows a GPU: until the device comes to it, the event tells of its last recording.
     push([mark = e.record_within(), seen = e.seen()] {
       reach(*mark);
       seen->set(mark);
@@ -125,7 +125,7 @@ class HostDevice::Stream final : public DeviceStream {
   void reduce(const ReductionShare& share) override {
     push([this, share] { device::launch_reduction(launcher_, share); });
   }
-  /// What it is given goes there instead, in order; null: it does it.
+  /// Work that the stream gets goes into this list instead, in order; null: the stream does it.
   void gather_in(std::vector<std::pair<Stream*, std::function<void()>>>* gathered) { gathered_ = gathered; }
   void push(std::function<void()> w) {
     if (gathered_ != nullptr) {
@@ -184,13 +184,13 @@ class HostDevice::Graph final : public DeviceGraph {
   }
   bool launch() override {
     for (Stream* s : streams_) s->gather_in(nullptr);
-    // The shape of a list of works is the streams that they are for.
+    // The shape of a list of works is the list of the streams that they are for.
     std::vector<Stream*> shape;
     for (auto& [stream, work] : gathered_) {
       shape.push_back(stream);
       stream->push(std::move(work));
     }
-    // As in a graph, what follows in the first stream comes after all of it.
+    // As in a graph, later work in the first stream comes after all of it.
     for (Stream* s : streams_) {
       if (s == streams_.front()) continue;
       Event end;

@@ -7,19 +7,18 @@
 
 namespace orrery {
 
-/// What native() of a HostDevice's stream points to, for libraries that give work of their own to it.
+/// native() of a HostDevice's stream points to this, for libraries that give work of their own to it.
 struct HostStreamHandle {
   void* stream = nullptr;
   /// Queues `work(argument)`.
   void (*call)(void* stream, void (*work)(void*), void* argument) = nullptr;
 };
 
-/// Threads of the host that behave like a GPU: a thread for each stream, events
-/// between them, memory of its own, and the GPU's kernel bodies.  What reads or
-/// writes too early does so here, too, and the thread checks see it.
+/// Threads of the host that behave like a GPU: a thread for each stream, events between them, memory of its own, and
+/// the GPU's kernel bodies. Code that reads or writes too early does so here, too, and the thread checks see it.
 class HostDevice final : public Device {
  public:
-  /// `memory_bytes`: what it pretends to have; `fp8`: that it makes products in fp8.
+  /// `memory_bytes` is the memory that it pretends to have; `fp8` says that it makes products in fp8.
   explicit HostDevice(std::uint64_t memory_bytes = std::uint64_t{64} << 30, bool fp8 = false);
   ~HostDevice() override;
 

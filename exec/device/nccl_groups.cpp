@@ -12,14 +12,14 @@ RankParts parts_of(const Group& group, const Mesh& mesh) {
     const std::optional<Peer> peer = peer_of(group, mesh, Rank{r});
     const std::vector<Rank> ranks = group_ranks(group, mesh, Rank{r});
     const bool in = peer.has_value() && ranks.size() > 1;
-    // A part's name is its first member's number; all agree on it.
+    // A part's name is its first member's number, on which all members agree.
     parts.color.push_back(in ? static_cast<int>(index(ranks.front())) : -1);
     parts.key.push_back(in ? static_cast<int>(index(*peer)) : 0);
   }
   return parts;
 }
 
-/// Keys of all exchanges; nothing where one has several.
+/// Keys of all exchanges; empty where one exchange has several.
 std::optional<std::set<std::uint32_t>> keys_of(const Program& program, ExchangeSplit split) {
   std::set<std::uint32_t> keys;
   for (std::uint32_t r = 0; r < program.mesh.size(); ++r) {

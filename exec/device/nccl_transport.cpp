@@ -10,12 +10,12 @@
 namespace orrery {
 namespace {
 
-/// Of what ranks tell each other before NCCL connects them; no stream of a list has the number.
+/// Tag of what ranks tell each other before NCCL connects them; no stream of a list has this number.
 constexpr std::uint64_t start_tag = std::uint64_t{0x7ffffffdU} << 32;
 
 std::uint64_t bytes_of(const MemoryView& v) { return v.count * size_of(v.dtype); }
 
-/// Of elements that are added up or compared.
+/// Type of elements that are added up or compared.
 NcclCalls::Type number_type(DType t) {
   switch (t) {
     case DType::f64: return NcclCalls::f64;
@@ -55,7 +55,7 @@ void add_to(DeviceStream& stream, const MemoryView& to, const std::byte* from, C
 
 }  // namespace
 
-/// One collective, for the member that this rank is.
+/// One collective, from the view of this rank as a member.
 struct NcclTransport::Job {
   NcclTransport& of;
   const Collective& c;
@@ -64,7 +64,7 @@ struct NcclTransport::Job {
   DeviceStream& stream;
   const NcclCommunicator& on;
   bool pairs = come_in_pairs(views);
-  /// What a sum is to be added to, and where it lies until then.
+  /// The views to which a sum is to be added, and where it lies until then.
   std::vector<std::pair<const MemoryView*, std::byte*>> sums{};
 
   [[nodiscard]] NcclCalls::Stream queue() const { return stream.native(); }
@@ -93,7 +93,7 @@ struct NcclTransport::Job {
     if (bytes > 0) require(of.calls_.receive(data, bytes, NcclCalls::u8, static_cast<int>(member), on.get(), queue()));
   }
 
-  /// Between the beginning and the end of a group of calls.
+  /// Runs between the beginning and the end of a group of calls.
   void give() {
     const NcclCalls& calls = of.calls_;
     const int op = reduction_of(c.reduction);
@@ -127,7 +127,7 @@ struct NcclTransport::Job {
       case Collective::Kind::reduce: {
         const bool first = members.me == index(c.root);
         for (std::size_t i = 0; i < views.size(); i += pairs ? 2 : 1) {
-          // What is no root's to write stays as it is: NCCL looks at the root's result alone.
+          // A rank that is not the root does not get written: NCCL looks only at the root's result.
           std::byte* to = !first ? nullptr : pairs ? result(views[i + 1], room) : views[i].data;
           require(calls.reduce(views[i].data, to, views[i].count, number_type(views[i].dtype), op, root, on.get(),
                                queue()));
@@ -161,11 +161,11 @@ struct NcclTransport::Job {
     }
   }
 
-  /// In the same stream, after NCCL's part.
+  /// Runs in the same stream, after NCCL's part.
   void add_up() {
     for (const auto& [to, from] : sums) add_to(stream, *to, from, c.reduction);
   }
-  /// What stays on this rank goes no further than its own memory.
+  /// Parts that stay on this rank are only copied within its own memory.
   void keep_own() {
     for (std::size_t i = 0; i + 1 < views.size(); i += 2) {
       if (c.kind == Collective::Kind::all_to_all) {
@@ -178,7 +178,7 @@ struct NcclTransport::Job {
   }
 
  private:
-  /// Of a permute: the member that takes what this one has, and the one whose it takes.
+  /// For a permute: the member that takes this one's data, and the one whose data this one takes.
   [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> neighbours() const {
     const std::uint32_t width = c.width == 0 ? members.size() : c.width;
     const std::uint32_t first = members.me / width * width;
@@ -201,7 +201,7 @@ NcclTransport::NcclTransport(const NcclCalls& calls, Device& device, const Progr
 NcclTransport::~NcclTransport() {
   for (const auto& [stream, block] : scratch_) device_.release(block.at);
   for (std::byte* p : old_scratch_) device_.release(p);
-  // Parts end before the whole.
+  // Parts must end before the whole communicator.
   parts_.clear();
   exchanges_.clear();
 }
@@ -216,7 +216,7 @@ NcclPatience NcclTransport::patience() {
   };
 }
 
-/// Rank 0's, with which all find each other.
+/// Rank 0's id, with which all ranks find each other.
 NcclCalls::Id NcclTransport::shared_id() {
   struct Told {
     std::int64_t version = 0;
@@ -280,7 +280,7 @@ void NcclTransport::finish(NcclGroup& group, const NcclCommunicator& on) {
   on.settle(patience(), "carry out what it was asked");
 }
 
-/// As a ring of one member would.
+/// Does what a ring of one member would.
 void NcclTransport::by_itself(const Collective& c, std::span<const MemoryView> views, DeviceStream& stream) {
   if (!come_in_pairs(views)) return;
   for (std::size_t i = 0; i + 1 < views.size(); i += 2) {
@@ -312,7 +312,7 @@ void NcclTransport::exchange(std::span<const DeviceTransfer> transfers, DeviceSt
   if (transfers.empty()) return;
   const auto key = [&](const DeviceTransfer& t) { return exchange_key(groups_.split, t.channel, t.sender); };
   const NcclCommunicator& on = *exchanges_.at(key(transfers.front()));
-  // NCCL knows no tags: both sides name messages between the same ranks in the order of theirs.
+  // NCCL knows no tags: both sides issue messages between the same ranks in the order of their tags.
   std::vector<const DeviceTransfer*> order;
   for (const DeviceTransfer& t : transfers) {
     ORRERY_ASSERT(key(t) == key(transfers.front()), t.channel, t.sender);
@@ -345,8 +345,9 @@ void NcclTransport::look() {
   }
 }
 
-/// All at once, each by a thread: NCCL's abort flags its own communicator and then waits for what the device does for
-/// it, which may in turn wait, in the stream, for another one's kernel that ends only when that one is flagged.
+/// Aborts all communicators at once, each in a thread. NCCL's abort flags its own communicator and then waits for the
+/// device's work on it. That work may wait, in the stream, for the kernel of another communicator, which ends only when
+/// that one is flagged.
 void NcclTransport::abort() {
   std::vector<NcclCommunicator*> all;
   for (const auto& part : parts_) {

@@ -15,16 +15,15 @@ namespace orrery {
 
 /// Collectives and exchanges of ranks with a device each, by NCCL.
 ///
-/// Ranks call NCCL in the order of their lists, in which they meet without
-/// deadlock whatever the device runs at the same time: what a call needs of a
-/// partner, the partner's list has asked for before it needs anything later.
-/// The host waits for partners only until an op is given to the device.
+/// Ranks call NCCL in the order of their lists, in which they meet without deadlock whatever the device runs at the
+/// same time: a partner's list asks for its side of a call before it needs anything later. The host waits for partners
+/// only until an op is given to the device.
 ///
-/// Sums have NCCL's order, all members hold the same bits.  A span begins when
-/// this rank is ready: NCCL does not tell when the last partner was.
+/// Sums have NCCL's order, and all members hold the same bits. A span begins when this rank is ready: NCCL does not
+/// tell when the last partner was.
 class NcclTransport final : public DeviceTransport {
  public:
-  /// `communicator` brings the ranks together before NCCL does.  `limit`: longest wait for partners.
+  /// `communicator` brings the ranks together before NCCL does. `limit` is the longest wait for partners.
   NcclTransport(const NcclCalls&, Device&, const Program&, World&, Communicator& communicator, Rank, Seconds limit);
   ~NcclTransport() override;
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int success = 0;  // NVML_SUCCESS
 
-/// As NVML writes it: "GPU-01234567-89ab-cdef-0123-456789abcdef".
+/// The text as NVML writes it: "GPU-01234567-89ab-cdef-0123-456789abcdef".
 std::string uuid_of(const std::string& digits) {
   if (digits.size() != 32) return "";
   return "GPU-" + digits.substr(0, 8) + "-" + digits.substr(8, 4) + "-" + digits.substr(12, 4) + "-" +

@@ -11,15 +11,15 @@ namespace orrery {
 /// NVIDIA's management library, under the name by which the driver installs it.
 inline constexpr const char* nvml_library_name = "libnvidia-ml.so.1";
 
-/// What a GPU has used, by its driver's own counter (nvmlDeviceGetTotalEnergyConsumption: millijoules since the driver
-/// was loaded, from Volta on).
+/// The energy that a GPU has used, by its driver's own counter (nvmlDeviceGetTotalEnergyConsumption: millijoules since
+/// the driver was loaded, from Volta on).
 class EnergyCounter {
  public:
-  /// Of the GPU with this identity (DeviceInfo::identity).  Nothing where the library, the GPU or the counter is
-  /// missing: a run goes on without.
+  /// The counter of the GPU with this identity (DeviceInfo::identity). Empty where the library, the GPU or the counter
+  /// is missing; the run then goes on without.
   [[nodiscard]] static std::optional<EnergyCounter> of(const std::string& identity,
                                                        const std::string& library = nvml_library_name);
-  /// Joules so far; nothing when the driver gives none.
+  /// Joules so far; empty when the driver gives none.
   [[nodiscard]] std::optional<double> joules() const;
 
  private:
@@ -33,9 +33,10 @@ class EnergyCounter {
 class PowerOfRun {
  public:
   PowerOfRun(EnergyCounter counter, std::uint64_t warmup_steps) : counter_(counter), warmup_(warmup_steps) {}
-  /// After setup (step 0) and every step, `now` in nanoseconds.
+  /// Called after setup (step 0) and every step, with `now` in nanoseconds.
   void step_ended(std::uint64_t step, std::int64_t now);
-  /// "the GPU used 612 W over 10 steps, 85 J a step, by its driver's counter"; nothing before a recorded step.
+  /// A text such as "the GPU used 612 W over 10 steps, 85 J a step, by its driver's counter"; empty before a recorded
+  /// step.
   [[nodiscard]] std::optional<std::string> text() const;
 
  private:

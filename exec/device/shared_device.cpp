@@ -16,15 +16,15 @@ const DeviceEvent& event_at(std::uint64_t n) {
   return *reinterpret_cast<const DeviceEvent*>(static_cast<std::uintptr_t>(n));
 }
 
-/// The work of one collective that falls to one member.
+/// The part of one collective's work that one member does.
 class Share {
  public:
-  /// `addresses`: of every member's views, member after member.
+  /// `addresses` has those of every member's views, member after member.
   Share(const Members& members, std::span<const MemoryView> views, std::vector<std::byte*> addresses,
         DeviceStream& stream)
       : members_(members), views_(views), addresses_(std::move(addresses)), stream_(stream), p_(members.size()) {}
 
-  /// Chunk `me` of all views taken as one vector, for everybody.
+  /// Sums chunk `me` of all views, taken as one vector, for every member.
   void all_reduce(Collective::Reduction reduction) {
     std::uint64_t n = 0;
     for (const MemoryView& v : views_) n += v.count;
@@ -41,7 +41,7 @@ class Share {
     }
   }
 
-  /// Pairs (whole, part).
+  /// Takes pairs (whole, part).
   void reduce_scatter(Collective::Reduction reduction) {
     for (std::size_t i = 0; i + 1 < views_.size(); i += 2) {
       const std::uint64_t size = views_[i + 1].count;
@@ -52,7 +52,7 @@ class Share {
     }
   }
 
-  /// Pairs (part, whole).
+  /// Takes pairs (part, whole).
   void all_gather() {
     for (std::size_t i = 0; i + 1 < views_.size(); i += 2) {
       for (std::uint32_t m = 0; m < p_; ++m) copy(at(me(), i + 1, m * views_[i].count), at(m, i), views_[i]);
@@ -65,7 +65,7 @@ class Share {
     }
   }
 
-  /// The root adds up: a chain from the peer after it, then its own.
+  /// The root adds up: a chain from the peer after it, then its own part.
   void reduce(std::uint32_t root, bool pairs, Collective::Reduction reduction) {
     if (me() != root) return;
     for (std::size_t i = 0; i < views_.size(); i += pairs ? 2 : 1) {
@@ -88,7 +88,7 @@ class Share {
     }
   }
 
-  /// Pairs (read, write), equal parts per peer.
+  /// Takes pairs (read, write), with equal parts per peer.
   void all_to_all() {
     for (std::size_t i = 0; i + 1 < views_.size(); i += 2) {
       MemoryView part = views_[i];
@@ -97,7 +97,7 @@ class Share {
     }
   }
 
-  /// Pairs (read, write): from the member `distance` places back in its ring of `width`.
+  /// Takes pairs (read, write), from the member `distance` places back in its ring of `width`.
   void permute(std::uint32_t distance, std::uint32_t width) {
     if (width == 0) width = p_;
     const std::uint32_t first = me() / width * width;
@@ -135,8 +135,8 @@ bool are_pairs(std::span<const MemoryView> views) {
   return views.size() >= 2 && views[0].use == View::Use::read && views[1].use != View::Use::read;
 }
 
-/// Whether a member's result lies where others still read: inside its own source, but not in the part that only it
-/// reads (reduce_scatter), or its source inside its result, elsewhere than in its place (all_gather).
+/// Whether a member's result lies where others still read. This is so inside its own source, but not in the part that
+/// only it reads (reduce_scatter); or where its source is inside its result, elsewhere than in its place (all_gather).
 bool overlaps(Collective::Kind kind, std::span<const MemoryView> views, std::uint32_t me, std::uint32_t members) {
   const bool scatter = kind == Collective::Kind::reduce_scatter;
   if (!scatter && kind != Collective::Kind::all_gather) return false;
@@ -169,7 +169,7 @@ void SharedDevice::collective(const Collective& c, const Members& members, std::
   DeviceEvent& ready = events_.next();
   DeviceEvent& done = events_.next();
   stream.record(ready);
-  // Every member's views, then its events.
+  // Each member sends all its views, then its events.
   std::vector<std::uint64_t> mine;
   for (const MemoryView& v : views) mine.push_back(number_of(v.data));
   mine.push_back(number_of(&ready));
@@ -215,7 +215,7 @@ void SharedDevice::exchange(std::span<const DeviceTransfer> transfers, DeviceStr
   struct Post {
     std::uint64_t data, ready, done;
   };
-  // Streams of tags have less than 2^30 numbers: the bit is free.
+  // Streams of tags have less than 2^30 numbers, so the bit is free.
   constexpr std::uint64_t answer = std::uint64_t{1} << 62;
   DeviceEvent& ready = events_.next();
   DeviceEvent& done = events_.next();
@@ -240,7 +240,7 @@ void SharedDevice::exchange(std::span<const DeviceTransfer> transfers, DeviceStr
     if (!transfers[i].send) stream.copy(transfers[i].data, memory_at(theirs[i].data), transfers[i].bytes);
   }
   stream.record(done);
-  // Receivers say that they have recorded; then senders wait for it on the device.
+  // Receivers say that they have recorded their events; then senders wait for these on the device.
   messages.clear();
   for (const DeviceTransfer& t : transfers) messages.push_back({!t.send, t.peer, t.tag ^ answer, {}});
   communicator_.exchange(messages, 0);

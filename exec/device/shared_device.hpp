@@ -11,12 +11,12 @@
 
 namespace orrery {
 
-/// Events of one list, handed out one after the other and again in the next.
+/// Events of one list, handed out one after the other, and again in the next list.
 class EventSupply {
  public:
   explicit EventSupply(Device& device) : device_(device) {}
   [[nodiscard]] DeviceEvent& next();
-  /// Of the events handed out before nothing is left to be waited for.
+  /// Nothing waits any longer for the events handed out before.
   void begin_again() { used_ = 0; }
 
  private:
@@ -47,7 +47,7 @@ class SharedDevice final : public DeviceTransport {
                   DeviceEvent& start) override;
   void exchange(std::span<const DeviceTransfer>, DeviceStream&, DeviceEvent& start) override;
 
-  /// The last list has ended on the device.
+  /// Called when the last list has ended on the device.
   void begin_again() override { events_.begin_again(); }
 
  private:

@@ -10,7 +10,7 @@ namespace orrery {
 
 // 16-bit floats are stored as their bits.  Rounding is to nearest, ties to even.
 
-/// bf16: the upper half of an f32.  A quiet NaN stays a NaN.
+/// bf16 is the upper half of an f32. A quiet NaN stays a NaN.
 [[nodiscard]] ORRERY_ON_DEVICE inline std::uint16_t bf16_of(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
@@ -22,12 +22,12 @@ namespace orrery {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-/// f16: 1 sign, 5 exponent, 10 fraction bits; beyond 65504 + half a unit: infinity.
+/// f16 has 1 sign, 5 exponent and 10 fraction bits; beyond 65504 + half a unit it is infinity.
 [[nodiscard]] ORRERY_ON_DEVICE inline std::uint16_t f16_of(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000U;
   const std::uint32_t x = bits & 0x7fffffffU;
-  // Normal: shift the exponent's bias from 127 to 15 and round off 13 fraction bits.
+  // For normal numbers, shift the exponent's bias from 127 to 15 and round off 13 fraction bits.
   const std::uint32_t normal = (x + 0xfffU + ((x >> 13) & 1U) - (112U << 23)) >> 13;
   // Below 2^-14 the unit is 2^-24, which is the unit of f32 in [0.5, 1): the addition rounds.
   const std::uint32_t subnormal =
@@ -40,13 +40,14 @@ namespace orrery {
 [[nodiscard]] ORRERY_ON_DEVICE inline float from_f16(std::uint16_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
   const std::uint32_t x = static_cast<std::uint32_t>(bits & 0x7fffU) << 13;
-  // Exponent and fraction read as f32 are 2^112 too small; the product is exact, subnormals included.
+  // Exponent and fraction read as f32 are 2^112 too small; the product is exact, for subnormals too.
   const auto scaled = std::bit_cast<std::uint32_t>(std::bit_cast<float>(x) * 0x1.0p112F);
   const std::uint32_t special = x | 0x7f800000U;
   return std::bit_cast<float>(sign | ((bits & 0x7c00U) == 0x7c00U ? special : scaled));
 }
 
-/// A float of 8 bits with so many of fraction, without its sign; `largest` is a value of it.  NaN: all bits set.
+/// A float of 8 bits with this many fraction bits, without its sign; `largest` is a value of it. A NaN has all bits
+/// set.
 template <int fraction, int bias>
 [[nodiscard]] ORRERY_ON_DEVICE inline std::uint8_t small_float_of(float value, float largest) {
   constexpr int shift = 23 - fraction;
@@ -66,8 +67,8 @@ template <int fraction, int bias>
   return static_cast<std::uint8_t>(sign | (x < least ? subnormal : normal));
 }
 
-/// E4M3: 1 sign, 4 exponent, 3 fraction bits (Micikevicius et al., "FP8 formats
-/// for deep learning", 2022); beyond 448: 448.  No infinity; 0x7f is a NaN.
+/// E4M3 has 1 sign, 4 exponent and 3 fraction bits (Micikevicius et al., "FP8 formats for deep learning", 2022); values
+/// beyond 448 become 448. It has no infinity; 0x7f is a NaN.
 inline constexpr float e4m3_largest = 448.0F;
 [[nodiscard]] ORRERY_ON_DEVICE inline std::uint8_t e4m3_of(float value) {
   return small_float_of<3, 7>(value, e4m3_largest);
@@ -80,23 +81,23 @@ inline constexpr float e4m3_largest = 448.0F;
   return std::bit_cast<float>(sign | (magnitude == 0x7fU ? 0x7fc00000U : scaled));
 }
 
-/// E5M2, of the same paper: 1 sign, 5 exponent, 2 fraction bits; beyond 57344: 57344, infinity, too.
+/// E5M2, from the same paper, has 1 sign, 5 exponent and 2 fraction bits; values beyond 57344, and infinity, become
+/// 57344.
 inline constexpr float e5m2_largest = 57344.0F;
 [[nodiscard]] ORRERY_ON_DEVICE inline std::uint8_t e5m2_of(float value) {
   return small_float_of<2, 15>(value, e5m2_largest);
 }
-/// The upper half of an f16.
+/// An E5M2 is the upper half of an f16.
 [[nodiscard]] ORRERY_ON_DEVICE inline float from_e5m2(std::uint8_t bits) {
   return from_f16(static_cast<std::uint16_t>(bits << 8));
 }
 
-/// `out[i] = data[first + i]` for i < count, converted.  T is float or double;
-/// i32 and u8 read as whole numbers.
+/// `out[i] = data[first + i]` for i < count, converted. T is float or double; i32 and u8 read as whole numbers.
 template <class T>
 void load_elements(DType dtype, const void* data, std::uint64_t first, std::uint64_t count, T* out);
 
-/// `data[first + i] = in[i]`, rounded.  f64 goes to 16 bits by way of f32, as
-/// 16-bit weights are rounded copies of f32 masters.
+/// `data[first + i] = in[i]`, rounded. f64 goes to 16 bits through f32, as 16-bit weights are rounded copies of f32
+/// masters.
 template <class T>
 void store_elements(DType dtype, void* data, std::uint64_t first, std::uint64_t count, const T* in);
 

@@ -17,8 +17,8 @@ namespace orrery {
 
 class DataSource;
 
-/// Where an operand lies in its global tensor.  Only kernels for which
-/// `needs_place` holds look at it: what they write depends on who they are.
+/// Where an operand lies in its global tensor. Only kernels for which `needs_place` is true look at it: their results
+/// depend on the rank.
 struct Place {
   const Shard* shard = nullptr;           ///< null: the operand is the whole tensor
   Box box;                                ///< of the shard, on this rank and microbatch
@@ -29,10 +29,9 @@ struct Place {
   std::uint32_t layer = 0;                ///< with table: which layer the instance belongs to
 };
 
-/// One operand in memory.  Elements are contiguous.  Types may differ inside
-/// one kernel (bf16 factors, f32 sum): arithmetic is in f64 where the kernel's
-/// compute type is f64, else in f32, and results are rounded on the way out
-/// (nearest, ties to even).
+/// One operand in memory. Elements are contiguous. Types may differ inside one kernel (bf16 factors, f32 sum).
+/// Arithmetic is in f64 where the kernel's compute type is f64, otherwise in f32, and results are rounded on the way
+/// out (nearest, ties to even).
 struct Operand {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -43,7 +42,7 @@ struct Operand {
 
 /// What a kernel may depend on besides its operands.
 struct KernelContext {
-  std::uint64_t step = 1;  ///< of the data and the dropout key; counts from 1
+  std::uint64_t step = 1;  ///< step of the data and the dropout key; counts from 1
   std::uint32_t layer = 0;
   std::uint32_t microbatch = 0;
   Rank rank{};
@@ -57,10 +56,9 @@ struct KernelContext {
 /// Whether the kernel looks at Operand::place.
 [[nodiscard]] bool needs_place(const Kernel&);
 
-/// Runs one kernel on this thread.  Operands stand in the order that KernelKind
-/// documents.  The result depends on the operands and the context alone, never
-/// on other threads.  Fields of the context that the kind does not name above
-/// may be null.
+/// Runs one kernel on this thread. Operands stand in the order that KernelKind documents. The result depends only on
+/// the operands and the context, never on other threads. Context fields that do not name the kind in their comment may
+/// be null.
 void run_kernel(const Kernel&, std::span<const Operand>, const KernelContext&);
 
 }  // namespace orrery

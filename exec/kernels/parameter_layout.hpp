@@ -17,9 +17,8 @@ struct ParameterRun {
   std::uint64_t count = 0;
 };
 
-/// Calls `visit` for every part of every slice that lies in the rank's buffer of
-/// this table, in the order of the table.  With `flat_split` the buffer holds
-/// only the rank's part of every segment (flat_parts), the parts of the segments
+/// Calls `visit` for every part of every slice that lies in the rank's buffer of this table, in the order of the table.
+/// With `flat_split` the buffer holds only the rank's part of every segment (flat_parts); the parts of the segments lie
 /// one after the other.
 void for_each_run(const ParameterTable&, const Mesh&, Rank, const AxisList& flat_split,
                   const std::function<void(const ParameterRun&)>& visit);

@@ -6,8 +6,7 @@
 
 namespace orrery {
 
-/// What learned routing chose in one layer, over all microbatches and steps,
-/// beside what the Program had room for.
+/// The choices of learned routing in one layer, over all microbatches and steps, beside the room that the Program had.
 struct LayerCounts {
   std::vector<std::uint64_t> chosen;  ///< choices of each expert, dropped ones included
   std::uint64_t kept = 0;             ///< of which no capacity dropped
@@ -18,7 +17,7 @@ struct LayerCounts {
 /// By layer.
 using RoutingCounts = std::map<std::uint32_t, LayerCounts>;
 
-/// Adds what another rank counted.
+/// Adds the counts of another rank.
 inline void add_counts(RoutingCounts& sum, const RoutingCounts& more) {
   for (const auto& [layer, counts] : more) {
     LayerCounts& to = sum[layer];

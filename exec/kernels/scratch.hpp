@@ -7,21 +7,20 @@
 
 namespace orrery {
 
-/// Memory that kernels need inside one call: converted copies of 16-bit
-/// operands, one head's queries, a table of rotation angles.  It grows to the
-/// largest request and stays, one per rank; it is no part of a Program's
-/// buffers, and a run reports it apart.
+/// Memory that kernels need inside one call: converted copies of 16-bit operands, one head's queries, a table of
+/// rotation angles. It grows to the largest request and stays. Each rank has one; it is no part of a Program's buffers,
+/// and a run reports it separately.
 class KernelScratch {
  public:
-  /// `count` elements in numbered place `slot`; valid until the next request
-  /// for the same slot.  Aligned to 64 bytes, contents undefined.
+  /// `count` elements in numbered place `slot`; valid until the next request for the same slot. The memory is aligned
+  /// to 64 bytes, and its contents are undefined.
   template <class T>
   [[nodiscard]] T* get(std::size_t slot, std::uint64_t count) {
     return static_cast<T*>(raw(slot, count * sizeof(T)));
   }
 
-  /// Cosine and sine of position * theta^(-2 i / head_dim): interleaved pairs,
-  /// [positions, head_dim / 2, 2].  Kept until asked for other values.
+  /// Cosine and sine of position * theta^(-2 i / head_dim): interleaved pairs, [positions, head_dim / 2, 2]. The table
+  /// is kept until other values are asked for.
   [[nodiscard]] const double* rotations(double theta, std::uint32_t head_dim, std::uint64_t positions);
 
   /// Bytes held now.

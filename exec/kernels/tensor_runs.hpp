@@ -14,8 +14,8 @@ struct TensorRun {
   std::uint64_t count = 0;
 };
 
-/// The parts of tensors that lie in an operand on a segment of a parameter table, at most one of each, in its order;
-/// padding belongs to none.  Requires a place with a table, and the context's mesh.
+/// The parts of tensors that lie in an operand on a segment of a parameter table: at most one of each tensor, in the
+/// table's order. Padding belongs to none. Requires a place with a table, and the context's mesh.
 [[nodiscard]] std::vector<TensorRun> tensor_runs(const Operand&, const KernelContext&);
 
 }  // namespace orrery

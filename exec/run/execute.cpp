@@ -55,7 +55,7 @@ class Run final : public RunBuffers {
       try {
         if (options_.hooks != nullptr) options_.hooks->failure({world_.reason()});
       } catch (const std::exception&) {
-        // A hook that fails, too, hides nothing.
+        // A hook that also fails must not hide the first failure.
       }
       throw Error(world_.reason());
     }
@@ -80,7 +80,7 @@ class Run final : public RunBuffers {
         walk(rank, step);
       } while (pause(rank, step++));
     } catch (const Aborted&) {
-      // Another rank's failure is the one to report.
+      // This rank is not the one to report: another rank's failure is.
     } catch (const Exits&) {
       world_.leave(rank);
     } catch (const std::system_error& e) {
@@ -92,7 +92,7 @@ class Run final : public RunBuffers {
     }
   }
 
-  /// The list of one step (0: setup).
+  /// Walks the list of one step (0: setup).
   void walk(Rank rank, std::uint64_t step) {
     RankWalker& runner = *runners_[index(rank)];
     const std::uint64_t sent_before = runner.sent_bytes();
@@ -114,7 +114,7 @@ class Run final : public RunBuffers {
     }
   }
 
-  /// Waits until all ranks are here; rank 0 then takes stock.  Whether another step follows.
+  /// Waits until all ranks are here; rank 0 then takes stock. Returns whether another step follows.
   bool pause(Rank rank, std::uint64_t step) {
     runners_[index(rank)]->barrier();
     if (rank == Rank{0}) {
@@ -135,7 +135,7 @@ class Run final : public RunBuffers {
     return true;
   }
 
-  /// Between two steps, on rank 0's thread, all others waiting at the gate.
+  /// Runs between two steps, on rank 0's thread, while all others wait at the gate.
   void take_stock(std::uint64_t step) {
     std::vector<RankStep> ranks;
     for (std::uint32_t r = 0; r < runners_.size(); ++r) {
@@ -153,7 +153,7 @@ class Run final : public RunBuffers {
   RunRecord record_;
   std::mutex gate_mutex_;
   std::condition_variable gate_open_;
-  std::uint64_t gate_ = 0;  ///< steps begun so far: the gate of step s opens at s + 1
+  std::uint64_t gate_ = 0;  ///< number of steps begun so far: the gate of step s opens at s + 1
   bool stop_ = false;
   double core_seconds_before_ = 0.0;  ///< processor time of the program when the step began
 };

@@ -21,7 +21,7 @@ namespace orrery {
 
 class DataSource;
 
-/// A rank that fails on purpose, for tests: at op `op` of step `step`.
+/// Makes a rank fail on purpose, for tests: at op `op` of step `step`.
 struct Fault {
   enum class Kind : std::uint8_t {
     throws,
@@ -55,7 +55,7 @@ struct RunEvent {
 };
 
 struct RunOptions {
-  bool concurrent_lanes = false;       ///< a rank has a thread for each lane; else it does one op at a time
+  bool concurrent_lanes = false;       ///< a rank has a thread for each lane; otherwise it does one op at a time
   std::uint64_t warmup_steps = 0;      ///< trained, but not in the result's traces
   std::uint64_t steps = 1;             ///< recorded
   std::size_t kept_traces = 256;       ///< most traces that are kept, at least 2
@@ -67,17 +67,19 @@ struct RunOptions {
   std::optional<Fault> fault;
   LifecycleHooks* hooks = nullptr;            ///< told what happens; one thread, between steps
   const std::atomic<bool>* cancel = nullptr;  ///< asked after every step
-  /// Where ranks are processes: the signal by which this one was asked to end, 0 for none; asked after every step. What
-  /// another rank was asked by, `heard_of_signal` tells rank 0, before it asks `cancel`.  Both or neither.
+  /// Where ranks are processes: returns the signal by which this one was asked to end, 0 for none. It is called after
+  /// every step. `heard_of_signal` tells rank 0 the signal that another rank got, before rank 0 asks `cancel`. Both
+  /// must be set, or neither.
   std::function<int()> own_signal;
   std::function<void(int)> heard_of_signal;
   std::function<void(const RunEvent&)> on_event;  ///< after setup and every step; one thread, all ranks paused
 };
 
-/// What one rank took besides the Program's buffers.
+/// Memory that one rank took in addition to the Program's buffers.
 struct RankMemory {
   std::uint64_t peak_bytes = 0;       ///< live bytes of the Program's buffers at the peak, in the order of issue
-  std::uint64_t held_bytes = 0;       ///< most that buffers took at one time, with those freed but still used by an op
+  std::uint64_t held_bytes = 0;       ///< most that buffers took at one time, including those freed but still used by
+                                      ///< an op
   std::uint64_t reserved_bytes = 0;   ///< taken from the system for buffers
   std::uint64_t outside_bytes = 0;    ///< scratch of kernels and collectives
   std::uint64_t host_peak_bytes = 0;  ///< as peak_bytes, of the host tier
@@ -93,31 +95,30 @@ struct RecordedTimes {
 };
 
 struct RunResult {
-  /// Of every recorded step; beyond `kept_traces` of every second one, every
-  /// fourth, and so on, so that a long run takes no more memory.
+  /// Traces of every recorded step. Beyond `kept_traces` they are of every second one, then every fourth, and so on, so
+  /// that a long run takes no more memory.
   std::vector<Trace> traces;
   std::uint64_t trace_stride = 1;  ///< recorded steps from one kept trace to the next
   RecordedTimes times;             ///< of all recorded steps
   std::vector<double> losses;      ///< one per step, warm-up included
-  CoreTime cores;                  ///< of all recorded steps: what their kernels needed, what the program had
+  CoreTime cores;                  ///< of all recorded steps: core time that their kernels needed, and that the program
+                                   ///< had
   std::vector<RankMemory> memory;  ///< by rank
   bool streams = false;            ///< lanes were streams of a device
-  bool fp8_products = false;       ///< which makes products in fp8 where the plan says so
+  bool fp8_products = false;       ///< the device makes products in fp8 where the plan says so
   RoutingCounts routing;           ///< learned routing: of all tokens, over all steps
   bool cancelled = false;          ///< fewer steps than asked for
 };
 
-/// Trains: runs the Program's setup once and its step list for every step, one
-/// thread per rank, each with its own buffers.
+/// Trains: runs the Program's setup once and its step list for every step, with one thread per rank, each with its own
+/// buffers.
 ///
-/// A rank does one op at a time in list order, whatever its lane, or, with
-/// `concurrent_lanes`, has a thread for each lane: an op starts when the one
-/// before it on its lane and those that it waits for have ended.  Both compute
-/// the same bits.  Buffers come and go in the order of issue, but the memory of
-/// a freed one stays until the last op that uses it has ended.  Spans have the
-/// meaning that simulate gives them: a collective or exchange starts when
-/// its last partner is ready, so waiting lies before the span.  All ranks start
-/// a step together; its times count from the first rank's start.
+/// A rank does one op at a time in list order, whatever its lane. With `concurrent_lanes` it has a thread for each
+/// lane, and an op starts when the one before it on its lane and those that it waits for have ended. Both compute the
+/// same bits. Buffers come and go in the order of issue, but the memory of a freed one stays until the last op that
+/// uses it has ended. Spans have the meaning that simulate gives them: a collective or exchange starts when its last
+/// partner is ready, so waiting lies before the span. All ranks start a step together; its times count from the first
+/// rank's start.
 ///
 /// Requires a Program lowered from these specs (plan resolved and checked).
 /// Throws Error when a rank fails, ends early or waits longer than the

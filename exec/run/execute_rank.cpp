@@ -15,14 +15,15 @@
 namespace orrery {
 namespace {
 
-/// What a rank tells rank 0 of a step, before the times of its ops.
+/// A rank's report on a step to rank 0, before the times of its ops.
 struct StepReport {
   std::uint64_t peak_bytes = 0, sent_bytes = 0, ops = 0;
   double core_seconds = 0.0;
-  std::int64_t signal = 0;  ///< by which its process was asked to end; 0: by none
+  std::int64_t signal = 0;  ///< by which its process was asked to end; 0: none
 };
 
-/// Counts as numbers in a row: layers, then for each its number, experts, choices of each, kept and room.
+/// Counts as numbers in a row: the number of layers, then for each its number, experts, choices of each expert, kept
+/// and room.
 std::vector<std::uint64_t> packed(const RoutingCounts& routing) {
   std::vector<std::uint64_t> row{routing.size()};
   for (const auto& [layer, counts] : routing) {
@@ -96,7 +97,7 @@ class RankRun {
 
   [[nodiscard]] bool first() const { return world_.rank() == Rank{0}; }
 
-  /// All ranks have ended the step and none begins another; whether one follows.
+  /// All ranks have ended the step and none begins another; returns whether one follows.
   bool pause(std::uint64_t step) {
     runner_.barrier();
     const StepReport own{runner_.memory().peak_bytes, sent_bytes_, runner_.times().size(),
@@ -178,7 +179,7 @@ std::optional<RunResult> execute_rank(ProcessWorld& world, const Program& progra
   ORRERY_ASSERT(world.ranks() == program.mesh.size(), world.ranks(), program.mesh.size());
   const std::string who = "rank " + std::to_string(index(world.rank()));
   const auto fail = [&](const std::string& why) {
-    // First: others end once they see the world go, and whoever watches then asks whose fault it was.
+    // This comes first: others end once they see the world go, and the watcher then asks whose fault it was.
     if (recorder != nullptr) recorder->set_state(RankState::failed, why);
     world.abort(why);
     throw Error(why);
@@ -190,7 +191,7 @@ std::optional<RunResult> execute_rank(ProcessWorld& world, const Program& progra
     if (recorder != nullptr) recorder->set_state(RankState::finished);
     return result;
   } catch (const Aborted&) {
-    // The first to give up says for whom; what others then see of it is no news.
+    // The first rank to give up says for whom it waited; what others see afterwards is no news.
     const std::string why = world.reason();
     if (recorder != nullptr) recorder->set_state(why.empty() ? RankState::ended : RankState::gave_up, why);
     if (why.empty()) throw;

@@ -15,11 +15,10 @@ namespace orrery {
 /// Trains one rank of a Program in this process; every other process of the
 /// world calls it for its own rank, with the same arguments.
 ///
-/// Carries out the same ops with the same kernels and collectives as execute():
-/// losses, weights, traffic and peaks are the same to the bit.  The result, and
-/// the calls of `on_event` with the buffers of all ranks and of `hooks`, are rank
-/// 0's; nothing on the others.  A failure is for whoever watches to tell.  Rank 0 alone asks `cancel`.  `origin` stands
-/// in traces.
+/// It carries out the same ops with the same kernels and collectives as execute(): losses, weights, traffic and peaks
+/// are the same to the bit. Only rank 0 returns the result, and only it calls `on_event`, with the buffers of all
+/// ranks, and `hooks`; the others return nothing. The watcher reports a failure. Only rank 0 asks `cancel`. `origin`
+/// stands in traces.
 ///
 /// Throws Error when this rank fails (the text names its op) or has waited too
 /// long for another, and Aborted when the world ended for another reason.
@@ -27,7 +26,8 @@ namespace orrery {
                                                     const RunOptions&, const std::string& origin,
                                                     Recorder* recorder = nullptr);
 
-/// The same, whatever walks the rank's lists.  It is made here, so that what goes wrong then is told like the rest.
+/// The same, with a given walker of the rank's lists. The walker is made here, so that errors in making it are reported
+/// like the rest.
 using RankWalkerMaker = std::function<std::unique_ptr<RankWalker>(const RankOptions&)>;
 [[nodiscard]] std::optional<RunResult> execute_rank(ProcessWorld&, const Program&, const RunOptions&,
                                                     const std::string& origin, Recorder* recorder,

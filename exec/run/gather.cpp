@@ -14,8 +14,7 @@
 namespace orrery {
 namespace {
 
-/// Elements [first, first + count) of one instance, which are elements of one
-/// tensor of the rank.
+/// Elements [first, first + count) of one instance, which are elements of one tensor on the rank.
 struct Part {
   std::string name;
   const Shard* shard = nullptr;
@@ -25,7 +24,8 @@ struct Part {
   DType dtype = DType::f32;
   std::uint64_t first = 0;
   std::uint64_t count = 0;
-  std::uint64_t first_scale = 0;  ///< of element `first`'s segment, at element `segment` of the instance
+  std::uint64_t first_scale = 0;  ///< number of the first scale of the segment that holds element `first`, and that
+                                  ///< begins at element `segment`
   std::uint64_t segment = 0;
   std::span<std::byte> scales;  ///< of moments in f8 and f16; else empty
   bool second = false;          ///< the second moment
@@ -41,7 +41,7 @@ void apply_scales(const Part& part, std::vector<double>& values) {
   }
 }
 
-/// Buffer "MODULE.scales" beside "MODULE.moment1", in the same tier.
+/// The buffer "MODULE.scales" beside "MODULE.moment1", in the same tier.
 std::optional<BufferId> scales_beside(const Program& program, const Buffer& moments, std::string_view what) {
   std::string name = moments.name;
   if (what != "moment1" && what != "moment2") return std::nullopt;
@@ -52,8 +52,7 @@ std::optional<BufferId> scales_beside(const Program& program, const Buffer& mome
   return std::nullopt;
 }
 
-/// The axes among which every rank owns its part of this buffer only: all those
-/// of the reduce-scatters that write into it.
+/// The axes along which every rank owns only its part of this buffer: those of the reduce-scatters that write into it.
 AxisList owned_split(const Program& program, BufferId buffer) {
   AxisList axes;
   for (const Block& block : program.blocks) {
@@ -85,7 +84,7 @@ void for_each_part(const Program& program, const RunBuffers& buffers, std::strin
     const Buffer& buffer = program.buffers[b];
     if (!buffer.parameters) continue;
     const ParameterTable& table = program.parameter_tables[*buffer.parameters];
-    // What host or disk hold of masters and moments is nowhere else; its weights are a second copy.
+    // Only host or disk hold offloaded masters and moments; the weights there are a second copy.
     const std::string name = table.module + "." + std::string(what);
     if (buffer.name != name && buffer.name != name + ".host" && buffer.name != name + ".disk") continue;
     const AxisList owned = owned_only ? owned_split(program, BufferId{b}) : AxisList{};

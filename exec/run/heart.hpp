@@ -9,11 +9,11 @@
 
 namespace orrery {
 
-/// Beats a rank's record from a thread of its own for as long as it lives, ten
-/// times in the silence that others allow.
+/// Beats a rank's record from a thread of its own for as long as it lives, ten times within the silence that others
+/// allow.
 class Heart {
  public:
-  /// `with_each_beat` is called on that thread, too; it may be empty.
+  /// `with_each_beat` is called on that thread too; it may be empty.
   Heart(Recorder&, Seconds longest_silence, std::function<void()> with_each_beat = {});
   ~Heart();
   Heart(const Heart&) = delete;
@@ -28,15 +28,14 @@ class Heart {
 
 /// For how long others have been silent.
 ///
-/// Time counts only while the listener itself runs: on a machine that stands
-/// still, nobody is at fault.
+/// Time counts only while the listener itself runs: when a machine stands still, nobody is at fault.
 class Silence {
  public:
   explicit Silence(Seconds limit) : limit_(limit) {}
-  /// `beat` is the last that is known, `passed` the time since the last call, at most twice the usual; whether the
-  /// limit is reached.
+  /// Returns whether the limit is reached. `beat` is the last known one; `passed` is the time since the last call, of
+  /// which at most twice the usual counts.
   [[nodiscard]] bool too_long(std::int64_t beat, Seconds passed);
-  /// Whether there was no beat between the last two calls.
+  /// True if there was no beat between the last two calls.
   [[nodiscard]] bool begun() const { return silent_ > Seconds{}; }
 
  private:

@@ -3,7 +3,7 @@
 namespace orrery {
 namespace {
 
-// A tag is a stream (a collective's is its group's number) and a running number in it.
+// A tag is a stream (a collective's is its group's number) and a running number in that stream.
 constexpr std::uint32_t exchange_stream = 0x80000000U;  // plus the channel
 
 std::uint64_t tag(std::uint32_t stream, std::uint32_t number) { return (std::uint64_t{stream} << 32) | number; }

@@ -20,12 +20,11 @@ struct GroupHere {
 /// By GroupId.
 [[nodiscard]] std::vector<GroupHere> groups_of(const Program&, Rank);
 
-/// Their ranks alone.
+/// Only the ranks of the groups.
 [[nodiscard]] std::vector<std::vector<Rank>> ranks_of_groups(const Program&, Rank);
 
-/// An op with all that the order of issue decides: which memory its views mean
-/// and which of the partners' ops it meets.  It may run after later ops have
-/// been issued, and it keeps its memory alive.
+/// An op with everything that the order of issue decides: the memory of its views, and the partners' ops that it meets.
+/// It may run after later ops have been issued, and it keeps its memory alive.
 struct IssuedOp {
   OpRun run{};
   std::uint64_t step = 0;                               ///< of data and dropout; 0 in setup
@@ -41,7 +40,7 @@ class Issuer {
  public:
   Issuer(const Program&, const std::vector<GroupHere>&, Storage&);
 
-  /// Fills `issued`; an Alloc or Free takes effect.
+  /// Fills `issued`; an Alloc or Free takes effect at once.
   void issue(const OpRun&, std::uint64_t step, IssuedOp& issued);
 
  private:
@@ -52,7 +51,7 @@ class Issuer {
   std::map<std::tuple<bool, std::uint8_t, Rank>, std::uint32_t> transfers_;  // by direction, channel and partner
 };
 
-/// The tag of messages that belong to no op of the list: ranks in step.
+/// The tag of messages that belong to no op of the list: they keep ranks in step.
 inline constexpr std::uint64_t barrier_tag = std::uint64_t{0x7fffffffU} << 32;
 
 }  // namespace orrery

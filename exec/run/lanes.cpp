@@ -39,7 +39,8 @@ std::uint64_t Lanes::issue(std::uint32_t lane, IssuedOp op, std::vector<After> a
 void Lanes::drain() { wait_below(1); }
 
 void Lanes::wait_below(std::uint64_t limit) {
-  issue_below_.store(limit, std::memory_order_relaxed);  // seen by whoever has the mutex after this thread's look
+  issue_below_.store(limit, std::memory_order_relaxed);  // read by the thread that gets the mutex after this thread's
+                                                         // look
   wait(fewer_unfinished_, [&] { return unfinished() < limit; });
   issue_below_.store(0, std::memory_order_relaxed);
 }

@@ -83,7 +83,7 @@ class Launch {
     }
   }
 
-  /// A rank's process, from start to end: its exit status.
+  /// A rank's process, from start to end; returns its exit status.
   int live(Rank rank, std::vector<Socket> sockets) {
     Recorder& record = *records_[index(rank)];
     int status = failed_status;
@@ -112,7 +112,7 @@ class Launch {
     return status;
   }
 
-  /// Notes ends; whether any process is left.
+  /// Notes which processes have ended; returns whether any is left.
   bool reap() {
     bool left = false;
     for (Child& c : children_) {
@@ -126,7 +126,7 @@ class Launch {
     return children_[r].ended && WIFEXITED(children_[r].state) && records_[r]->state() == RankState::finished;
   }
 
-  /// What somebody else wants; false where all is to end now.
+  /// Heeds what others want; returns false where all is to end now.
   bool heed() {
     ended_now_ = options_.end_now && options_.end_now();
     const int signal = options_.own_signal ? options_.own_signal() : 0;
@@ -152,7 +152,7 @@ class Launch {
       const timespec longest{0, static_cast<long>(period * 1e9)};
       sigtimedwait(&ends, nullptr, &longest);
       const auto now = std::chrono::steady_clock::now();
-      // A machine that stands still is no fault of a rank: a look counts for what it should have taken, at most twice.
+      // No rank is at fault when a machine stands still: each look counts for at most twice its usual time.
       const double passed = std::min(std::chrono::duration<double>(now - looked).count(), 2.0 * period);
       looked = now;
       if (const auto silent = look_for_silence(passed)) return silent;
@@ -173,7 +173,7 @@ class Launch {
     return std::nullopt;
   }
 
-  /// At least one process has ended as it should not.  Whose fault it was.
+  /// Called when at least one process has ended as it should not. Returns whose fault it was.
   RankFailure judge_ends() {
     // A rank that saw its partner go may be noticed before that partner is.
     const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
@@ -197,7 +197,7 @@ class Launch {
     for (std::uint32_t r = 0; r < options_.ranks; ++r) {
       const Child& c = children_[r];
       const RankState state = records_[r]->state();
-      // It has said so, though its process may take a while to end.
+      // The rank has reported its failure, though its process may take a while to end.
       if (state == RankState::failed) {
         return RankFailure{RankFailure::Kind::failed, Rank{r}, records_[r]->read().message};
       }

@@ -19,10 +19,10 @@ struct LaunchOptions {
   Seconds watchdog = Seconds::of(60);   ///< longest wait for a partner while no op of any rank ends
   Seconds heartbeat = Seconds::of(5);   ///< longest time in which a process gives no sign of life
   std::filesystem::path records = ".";  ///< folder of the ranks' records; it must exist
-  /// A signal by which the launcher was asked to end, 0 for none: rank 0's process is sent it, once, and is to end the
-  /// run by itself.  May be empty.
+  /// Returns a signal by which the launcher was asked to end, 0 for none. Rank 0's process gets it once, and is to end
+  /// the run by itself. May be empty.
   std::function<int()> own_signal;
-  /// Whether all is to end at once, no rank to blame.  May be empty.
+  /// Whether all processes are to end at once, with no rank to blame. May be empty.
   std::function<bool()> end_now;
 };
 
@@ -32,15 +32,15 @@ struct RankFailure {
     killed,  ///< by a signal
     failed,  ///< it said so itself
     left,    ///< its process ended before the run did
-    silent,  ///< no sign of life: stopped, or not given any processor time
-    stalled  ///< it lives and waits for nobody, but others have waited for it too long
+    silent,  ///< no sign of life: it was stopped, or got no processor time
+    stalled  ///< it lives and waits for no other rank, but others have waited for it too long
   };
   Kind kind = Kind::failed;
   Rank rank{};
   std::string what;  ///< "rank 2 was killed by signal 9 (Killed)"
 };
 
-/// What became of the processes.
+/// How the processes ended.
 struct LaunchOutcome {
   int status = 0;                      ///< what rank 0's work returned
   std::optional<RankFailure> failure;  ///< then all other processes were killed
@@ -48,14 +48,12 @@ struct LaunchOutcome {
   bool ended_now = false;              ///< as `end_now` asked: all processes were killed
 };
 
-/// Starts a process for every rank as a copy of this one, which does `work` and
-/// ends with what it returns; waits for all.  Only rank 0 should write to
-/// standard output.
+/// Starts a process for every rank as a copy of this one, which does `work` and exits with its result; waits for all.
+/// Only rank 0 should write to standard output.
 ///
-/// Every process beats its record; this one watches their beats and their ends.
-/// The first rank that is killed, fails, leaves, falls silent or stalls ends the
-/// run: all others are killed, so that nothing hangs.  They also die with this
-/// process.  Throws Error where processes cannot be started.
+/// Every process beats its record, and this process watches their beats and their ends. The first rank that is killed,
+/// fails, leaves, falls silent or stalls ends the run: all others are killed, so that nothing hangs. They also die with
+/// this process. Throws Error where processes cannot be started.
 ///
 /// This process should have no other threads that `work` relies on.
 [[nodiscard]] LaunchOutcome launch(const LaunchOptions&, const std::function<int(ProcessWorld&, Recorder&)>& work);

@@ -22,7 +22,7 @@
 namespace orrery {
 namespace {
 
-/// Holds SIGTERM back from this thread and those that it starts.
+/// Blocks SIGTERM in this thread and those that it starts.
 class HeldSignal {
  public:
   HeldSignal() {
@@ -72,7 +72,7 @@ class Neighbours {
     return last;
   }
 
-  /// With each beat: whether all others live.
+  /// Called with each beat: tests whether all others live.
   void look(const HeldSignal& terminate) {
     const auto now = std::chrono::steady_clock::now();
     const double usual = Heart::period(options_.heartbeat).base();
@@ -84,7 +84,7 @@ class Neighbours {
       const bool over = r.state == RankState::finished || r.state == RankState::failed;
       if (over || r.rank == session_.rank()) continue;
       const bool silent = silences_[i].too_long(r.last_beat, Seconds::of(passed));
-      // A process that beats is there: the system is asked only about others.
+      // A process that beats is there, so the system is asked only about the others.
       if ((ended || silences_[i].begun()) && process_is_gone(r.process)) {
         fail({RankFailure::Kind::killed, r.rank, gone_text(r.rank, r.process)});
       }
@@ -104,7 +104,7 @@ class Neighbours {
     std::filesystem::remove_all(options_.records, ignored);
   }
 
-  /// One of this host's processes tells; then the job ends.
+  /// One of this host's processes reports; then the job ends.
   [[noreturn]] void fail(const RankFailure& failure) {
     const int told = open((options_.records / "told").c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     if (told < 0) {
@@ -144,7 +144,7 @@ std::optional<RunResult> execute_mpi(MpiSession& session, const Program& program
     waits.ends = ends_of(program, options.concurrent_lanes);
     waits.last_end = [&] { return neighbours.last_end(); };
     waits.waiting = [&](std::optional<Rank> whom) { neighbours.own().set_waits_for(whom); };
-    // Outlives the handlers: until the job ends, MPI may still write into messages that it was given.
+    // It outlives the handlers: until the job ends, MPI may still write into messages that it was given.
     std::optional<MpiWorld> world;
     try {
       world.emplace(session, std::move(waits));

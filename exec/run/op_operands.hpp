@@ -13,7 +13,7 @@ namespace orrery {
 [[nodiscard]] inline const View& view_of(const OpRun& run, std::uint32_t i) {
   return run.block->views[run.op->views.first + i];
 }
-/// First byte of what a view of an issued op means on this rank.
+/// The first byte of the view of an issued op on this rank.
 [[nodiscard]] std::byte* address_of(const Program&, const IssuedOp&, std::uint32_t view, Rank);
 /// The operands of an issued Compute, with places where the kernel needs them.
 void operands_of(const Program&, const IssuedOp&, const Kernel&, Rank, std::vector<Operand>&);

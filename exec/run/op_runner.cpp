@@ -100,7 +100,7 @@ std::int64_t OpRunner::exchange(const IssuedOp& issued, const Exchange& e, std::
   return communicator_.exchange(messages_, ready);
 }
 
-/// Host and device are parts of this machine's memory, the disk is a file that is mapped there.
+/// Host and device memory are parts of this machine's memory; the disk is a file that is mapped there.
 void OpRunner::copy(const IssuedOp& issued) {
   for (std::uint32_t i = 0; i + 1 < issued.run.op->views.count; i += 2) {
     const View& from = view_of(issued.run, i);

@@ -30,7 +30,7 @@ class OpRunner {
   OpRunner(const Program&, const Workload&, const DataSource&, const std::vector<GroupHere>&, Communicator&, Rank,
            std::int64_t clock_offset = 0);
 
-  /// Times are of the clock that ranks share.
+  /// Times are in the clock that ranks share.
   OpTimes run(const IssuedOp&);
 
   /// Waits for all ranks; counts no bytes.
@@ -54,7 +54,7 @@ class OpRunner {
   const std::vector<GroupHere>& groups_;
   Communicator& communicator_;
   Rank rank_;
-  std::int64_t clock_offset_;  ///< from this host's steady clock to that which ranks share
+  std::int64_t clock_offset_;  ///< from this host's steady clock to the clock that ranks share
   RoutingCounts routing_;
   KernelScratch kernel_scratch_;
   CollectiveScratch collective_scratch_;

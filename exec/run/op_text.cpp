@@ -9,7 +9,7 @@ std::string rank_list(const std::vector<Rank>& ranks) {
   return text;
 }
 
-/// What the op is, and over which ranks it reaches.
+/// The op's action as a text, with the ranks that it reaches.
 std::string action_text(const Program& program, Rank rank, const OpRun& run) {
   const Op& op = *run.op;
   if (const auto* compute = std::get_if<Compute>(&op.action)) {

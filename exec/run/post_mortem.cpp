@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t completed_shown = 4;
 
-/// The letter that the system has for what a process does; ' ' where it has none.
+/// The system's letter for the state of a process; ' ' where it has none.
 char state_letter(int process) {
   std::ifstream in(fmt::format("/proc/{}/stat", process));
   std::string text;

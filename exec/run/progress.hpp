@@ -8,7 +8,7 @@
 
 namespace orrery {
 
-/// What one thread of a rank is doing, written by it and read when something failed.
+/// What one thread of a rank is doing. The thread writes it, and it is read when something failed.
 struct LaneProgress {
   static constexpr std::uint32_t none = ~std::uint32_t{0};
   Lane lane;                                 ///< of a lane's thread
@@ -23,7 +23,8 @@ struct LaneProgress {
 /// What a rank is doing.
 struct RankProgress {
   std::atomic<std::uint64_t> step{0};  ///< 0: setup
-  LaneProgress list;                   ///< of the thread that walks the list; where lanes run side by side it issues
+  LaneProgress list;                   ///< of the thread that walks the list; where lanes run side by side that thread
+                                       ///< issues
   std::vector<LaneProgress> lanes;     ///< empty where the rank does one op at a time
   explicit RankProgress(std::size_t lane_threads = 0) : lanes(lane_threads) {}
 };

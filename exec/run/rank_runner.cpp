@@ -158,7 +158,7 @@ void RankRunner::issue_all(std::uint64_t data_step) {
       const Wait& wait = run.block->waits[w];
       after.push_back(wait.kind == Wait::Kind::op ? in_block[wait.op] : tails.at_entry(lane_number(wait.lane)));
     }
-    // What took no lane, and lanes on which nothing was issued, are not waited for.
+    // Ops without a lane, and lanes on which nothing was issued, are not waited for.
     std::erase_if(after, [&](const Lanes::After& a) { return a.count == 0 || a.lane == lane; });
     const Lanes::After issued = {lane, threads_->issue(lane, std::move(op), std::move(after))};
     tails.issued(lane_number(run.op->lane), issued);

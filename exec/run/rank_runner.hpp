@@ -24,17 +24,17 @@ namespace orrery {
 
 /// How ranks run their lists.
 struct RankOptions {
-  bool concurrent_lanes = false;  ///< a thread for each lane; else one op at a time in list order
+  bool concurrent_lanes = false;  ///< a thread for each lane; otherwise one op at a time in list order
   bool poison = false;            ///< fill new and freed buffers with NaN
   Storage::Room room = Storage::no_bounds;
   std::filesystem::path disk_folder = ".";
   /// Called on the op's thread before it runs.
   std::function<void(Rank, OpId, std::uint64_t step)> before_op;
   Recorder* recorder = nullptr;   ///< told of every op; may be none
-  std::int64_t clock_offset = 0;  ///< nanoseconds from this host's steady clock to that which ranks share
+  std::int64_t clock_offset = 0;  ///< nanoseconds from this host's steady clock to the clock that ranks share
 };
 
-/// As the options of a whole run say.
+/// The options of one rank in a run with these options.
 [[nodiscard]] RankOptions rank_options(const RunOptions&);
 
 /// An op failed; the text names it and says why.
@@ -57,31 +57,31 @@ class RankWalker {
   RankWalker& operator=(const RankWalker&) = delete;
   virtual ~RankWalker() = default;
 
-  /// Once, by the rank's thread, before the first list.
+  /// Called once, by the rank's thread, before the first list.
   virtual void start() = 0;
-  /// Runs a whole list (setup: step 0).  `data_step` is that of data and
-  /// dropout.  Throws OpFailed, Aborted, or what `before_op` throws.
+  /// Runs a whole list (setup: step 0). `data_step` is the step of data and dropout. Throws OpFailed, Aborted, or what
+  /// `before_op` throws.
   virtual void walk(std::uint64_t step, std::uint64_t data_step) = 0;
-  /// Of the last list, by OpId; an Alloc or Free has the end of the compute op before it.
+  /// Times of the last list's ops, by OpId; an Alloc or Free has the end of the compute op before it.
   [[nodiscard]] virtual const std::vector<OpTimes>& times() const = 0;
   /// Waits for all ranks; counts no bytes.
   virtual void barrier() = 0;
 
   [[nodiscard]] virtual const RankProgress& progress() const = 0;
-  /// Between lists: bytes sent so far.
+  /// Bytes sent so far; called between lists.
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
   /// What learned routing has chosen so far.
   [[nodiscard]] virtual RoutingCounts routing() const = 0;
-  /// What it took besides and for the Program's buffers.
+  /// Memory that it took for the Program's buffers and in addition to them.
   [[nodiscard]] virtual RankMemory memory() const = 0;
-  /// Between lists: the bytes of an instance, which may be written; empty when it is not live.
+  /// The bytes of an instance, which may be written; empty when it is not live. Called between lists.
   [[nodiscard]] virtual std::span<std::byte> find(const Instance&) = 0;
-  /// Spans that `find` gave are void; what was written into them counts.
+  /// Ends the spans that `find` gave; what was written into them counts.
   virtual void release_found() = 0;
 };
 
-/// Walks the lists of one rank on the host.  Used by the rank's thread, which carries out
-/// the ops, or only issues them where lanes run side by side.
+/// Walks the lists of one rank on the host. The rank's thread uses it; that thread carries out the ops, or only issues
+/// them where lanes run side by side.
 class RankRunner final : public RankWalker {
  public:
   /// The rank needs one end of the world, and one more for every lane where they run side by side.
@@ -97,7 +97,7 @@ class RankRunner final : public RankWalker {
   [[nodiscard]] const Storage& storage() const { return storage_; }
   [[nodiscard]] const RankProgress& progress() const override { return progress_; }
   [[nodiscard]] std::uint64_t sent_bytes() const override;
-  /// Between lists: scratch.
+  /// Scratch bytes; called between lists.
   [[nodiscard]] std::uint64_t outside_bytes() const;
   [[nodiscard]] RoutingCounts routing() const override;
   [[nodiscard]] RankMemory memory() const override;
@@ -108,7 +108,7 @@ class RankRunner final : public RankWalker {
   [[nodiscard]] const std::vector<Slot>& list(std::uint64_t step) const;
   void walk_serially(std::uint64_t data_step);
   void issue_all(std::uint64_t data_step);
-  /// Does something for an op; where that fails, names the op.
+  /// Does some work for an op; if it fails, the error names the op.
   template <class Work>
   void guarded(const OpRun&, LaneProgress&, Work);
   /// Carries out an issued op on the calling thread.

@@ -21,14 +21,14 @@ constexpr std::uint64_t magic = 0x3174636552727245ULL;  // "ErrRect1" in a hex d
 constexpr std::uint32_t nobody = ~std::uint32_t{0};
 constexpr std::size_t most_threads = lane_count + 1;
 
-/// An op of the ring; `number` is written last, and 0 while the rest changes.
+/// An op of the ring; `number` is written last, and is 0 while the rest changes.
 struct Entry {
   std::atomic<std::uint64_t> number, step;
   std::atomic<std::uint32_t> op;
   std::atomic<std::int64_t> start, end;
 };
 
-/// What a thread is in: step and op, plus one, in one word; 0: nothing.
+/// The step and op that a thread is in, plus one, in one word; 0: none.
 std::uint64_t packed(std::uint64_t step, OpId op) { return (step + 1) << 32 | index(op); }
 
 [[noreturn]] void failed(const std::filesystem::path& path, const char* what) {
@@ -54,7 +54,7 @@ Recorder::Recorder(const std::filesystem::path& path, Rank rank, std::uint32_t r
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint8_t>::is_always_lock_free);
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) failed(path, "make");
-  // Space is taken now: a full disk must not show as a bus error later.
+  // Space is allocated now: a full disk must not show as a bus error later.
   const int full = posix_fallocate(fd, 0, sizeof(Page));
   void* at = full == 0 ? mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
   if (full != 0) errno = full;

@@ -17,12 +17,12 @@ enum class RankState : std::uint8_t {
   starting,
   running,
   finished,  ///< did all it was asked to
-  failed,    ///< an op, or what lies between steps, failed; the message says what
+  failed,    ///< an op, or work between steps, failed; the message says what
   gave_up,   ///< waited longer than the watchdog allows; the message says for whom
   ended      ///< stopped because another rank did
 };
 
-/// An op that a rank has carried out; nanoseconds of the clock that ranks share.
+/// An op that a rank has carried out, in nanoseconds of the clock that ranks share.
 struct RecordedOp {
   std::uint64_t step = 0;  ///< 0: setup
   OpId op{};
@@ -49,18 +49,18 @@ struct Recording {
   std::string message;                ///< of a failure
 };
 
-/// The last operations of one rank, in a mapped file: what is written stays when
-/// the process is killed, and others may read while it runs.
+/// The last operations of one rank, in a mapped file. It survives when the process is killed, and others may read it
+/// while the rank runs.
 ///
-/// Ops are written by the rank's threads, one slot for each; a read never waits
-/// for them and leaves out what was being overwritten.
+/// The rank's threads write ops, each in a slot of its own; a read never waits for them and leaves out what was being
+/// overwritten.
 class Recorder {
  public:
   static constexpr std::size_t kept = 512;           ///< ops that are kept
   static constexpr std::size_t longest_text = 2000;  ///< bytes of a message
   /// Makes the file anew.  Throws Error where that cannot be done.
   Recorder(const std::filesystem::path&, Rank, std::uint32_t ranks);
-  /// Opens one that is there.  Throws Error where it is missing or something else.
+  /// Opens an existing file. Throws Error where it is missing or something else.
   explicit Recorder(const std::filesystem::path&);
   ~Recorder();
   Recorder(const Recorder&) = delete;

@@ -5,7 +5,7 @@
 namespace orrery {
 
 void control_send(ProcessWorld& world, Rank to, const void* data, std::uint64_t bytes) {
-  // A Piece serves both directions; nothing is written through that of a send.
+  // A Piece serves both directions; a send never writes through it.
   const Piece piece{static_cast<std::byte*>(const_cast<void*>(data)), bytes};
   const Message message{true, to, control_tag, std::span(&piece, 1)};
   world.control().exchange(std::span(&message, 1), 0);

@@ -11,24 +11,23 @@
 
 namespace orrery {
 
-/// What rank 0 says to the others between two steps.
+/// Rank 0's command to the others between two steps.
 struct PauseCommand {
   enum class Kind : std::uint32_t { find, write, go, stop };
   Kind kind = Kind::go;
   std::uint32_t buffer = 0, layer = 0, microbatch = 0;  ///< find and write: of an instance
 };
-/// Its tag, and that of answers: control messages between two ranks follow each other.
+/// The tag of commands and answers: control messages between two ranks follow each other.
 inline constexpr std::uint64_t control_tag = std::uint64_t{0x7ffffffeU} << 32;
 
-/// The buffers of all ranks as rank 0 sees them where ranks are processes:
-/// those of others are fetched when they are asked for, and what was written
-/// into them is brought back by `release`.
+/// The buffers of all ranks as rank 0 sees them where ranks are processes. Other ranks' buffers are fetched when they
+/// are asked for, and `release` brings back what was written into them.
 class RemoteBuffers final : public RunBuffers {
  public:
   RemoteBuffers(ProcessWorld& world, RankWalker& own) : world_(world), own_(own) {}
 
   [[nodiscard]] std::span<std::byte> find(Rank, const Instance&) const override;
-  /// Spans that were handed out are void afterwards.
+  /// Spans that were handed out are invalid afterwards.
   void release();
 
  private:
@@ -40,7 +39,7 @@ class RemoteBuffers final : public RunBuffers {
   mutable std::map<std::pair<Rank, Instance>, Copy> copies_;
 };
 
-/// The other side: answers rank 0 until it says go or stop; which of the two.
+/// The other side: answers rank 0 until it says go or stop, and returns which of the two.
 [[nodiscard]] PauseCommand::Kind serve_pause(ProcessWorld&, RankWalker& own);
 
 /// Tells every other rank to go on or to stop.

@@ -10,7 +10,7 @@
 namespace orrery {
 namespace {
 
-/// A class whose step takes the mean of the loss: the rank that holds the head.
+/// A class whose step takes the mean of the loss, because its ranks hold the head.
 std::uint32_t loss_class(const Program& program) {
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
     for (const Slot& slot : program.classes[c].step) {
@@ -67,7 +67,7 @@ RunResult RunRecord::take() {
 
 void RunRecord::add_rank(Rank rank, const RankMemory& memory, const RoutingCounts& routing) {
   result_.memory.push_back(memory);
-  // Tensor ranks, and a row of a grid's, route the same tokens.
+  // Tensor ranks, and a row of a grid's ranks, route the same tokens.
   if (program_.mesh.coordinate(rank, Axis::tensor) == 0 && program_.mesh.coordinate(rank, Axis::column) == 0) {
     add_counts(result_.routing, routing);
   }

@@ -9,33 +9,32 @@
 
 namespace orrery {
 
-/// What a rank says of the step that it has ended.
+/// A rank's report on the step that it has ended.
 struct RankStep {
   std::span<const OpTimes> times;  ///< by OpId
   std::uint64_t peak_bytes = 0;
   std::uint64_t sent_bytes = 0;
 };
 
-/// What a run leaves behind, collected step by step, however its ranks are
-/// made: losses, traces, times.
+/// The results of a run, collected step by step, however its ranks are made: losses, traces, times.
 class RunRecord {
  public:
   /// `origin` stands in the traces: "run threads".
   RunRecord(const Program&, const RunOptions&, std::string origin);
 
-  /// A step (0: setup) has ended on all ranks, none of which moves; `core_seconds` is the processor time that the
-  /// program has had for it.  Whether another step follows.
+  /// Called when a step (0: setup) has ended on all ranks, none of which moves. `core_seconds` is the processor time
+  /// that the program has had for it. Returns whether another step follows.
   [[nodiscard]] bool take_stock(std::uint64_t step, std::span<const RankStep>, double core_seconds, const RunBuffers&);
 
-  /// What each rank took, by rank, and what one of those that route the same tokens counted.
+  /// Adds the memory that each rank took, by rank, and the counts of one of the ranks that route the same tokens.
   void add_rank(Rank, const RankMemory&, const RoutingCounts&);
 
-  /// Once, when the run is over.
+  /// Called once, when the run is over.
   [[nodiscard]] RunResult take();
 
  private:
   [[nodiscard]] Trace trace_of(std::span<const RankStep>) const;
-  /// Nothing where the Program has none.
+  /// Empty where the Program has no loss.
   [[nodiscard]] std::optional<double> loss(const RunBuffers&) const;
   void record(Trace, std::uint64_t number);
 

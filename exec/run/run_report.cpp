@@ -19,7 +19,7 @@ std::int64_t duration(const Trace& trace) {
   return end;
 }
 
-/// What learned routing did beside what the Program had room for; nothing where routing was stated.
+/// The choices of learned routing beside the room that the Program had; empty where routing was stated.
 std::optional<std::string> routing_text(const RoutingCounts& routing) {
   if (routing.empty()) return std::nullopt;
   std::uint64_t chosen = 0, kept = 0, room = 0;
@@ -60,8 +60,7 @@ Report report_of(const PlannedRun& run, const Program& program, const RunResult&
   const Trace& trace = median_trace(result);
   Report report = summarize(run, program, trace, trace.concurrent_lanes);
   report.origin = trace.origin;
-  // What was counted while it ran, in place of what the Program says; only the
-  // parts of a stage's peak are the Program's.
+  // Figures counted during the run take the place of the Program's; only the parts of a stage's peak are the Program's.
   report.peak_memory_bytes = 0;
   report.sent_bytes = 0;
   for (StageMemory& stage : report.memory_by_stage) stage.peak = 0;

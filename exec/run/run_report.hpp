@@ -11,12 +11,10 @@ namespace orrery {
 /// Requires at least one.
 [[nodiscard]] const Trace& median_trace(const RunResult&);
 
-/// The Report of a run, of its median step, with the accounting that estimate
-/// and simulate use (core/record/summarize.hpp), for lanes as the run had them.
-/// Loss is that of the last step.  Assumptions say how many steps there
-/// were, their spread, what was taken outside the Program's buffers, what learned
-/// routing did beside what the Program had room for, and whether the threads
-/// were given the cores that they needed.
+/// The Report of a run, for its median step, with the accounting that estimate and simulate use
+/// (core/record/summarize.hpp), for lanes as the run had them. The loss is that of the last step. Assumptions say how
+/// many steps there were, their spread, which memory was taken outside the Program's buffers, what learned routing did
+/// beside the room that the Program had, and whether the threads got the cores that they needed.
 [[nodiscard]] Report report_of(const PlannedRun&, const Program&, const RunResult&);
 
 }  // namespace orrery

@@ -11,7 +11,7 @@
 
 namespace orrery {
 
-/// Ranks that are threads of this process, whatever carries out their ops.
+/// Ranks that are threads of this process; a subclass decides what carries out their ops.
 struct ThreadedRanks {
   std::string origin;      ///< stands in traces: "run threads"
   std::uint32_t ends = 1;  ///< of each rank

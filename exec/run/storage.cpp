@@ -68,7 +68,7 @@ InstanceMemory::~InstanceMemory() {
 
 std::byte* InstanceMemory::data() {
   if (std::byte* p = data_.load(std::memory_order_acquire)) return p;
-  const std::lock_guard lock(mutex_);  // ops on two lanes may write parts of it, both first
+  const std::lock_guard lock(mutex_);  // two lanes' ops may write parts of it, and either may be first
   std::byte* p = data_.load(std::memory_order_acquire);
   if (p == nullptr) {
     p = pool_.take(bytes_of(buffer_));
@@ -91,7 +91,7 @@ Storage::Storage(const Program& program, Pools pools, Taking taking, const Room&
     : program_(program), taking_(taking), room_(room), pools_(std::move(pools)), instances_(program.buffers.size()) {
   for (std::size_t i = 0; i < instances_.size(); ++i) {
     const Scope scope = program.buffers[i].scope;
-    // One layer more than there are: the output of the last is the next one's input.
+    // There is one more layer than the model has: the output of the last is the next one's input.
     const std::size_t layers = per_layer(scope) ? program.layers + 1U : 1U;
     instances_[i].resize(layers * (per_microbatch(scope) ? program.microbatches : 1U));
   }

@@ -34,13 +34,12 @@ class MemoryPool {
   [[nodiscard]] virtual std::uint64_t reserved_bytes() const = 0;
 };
 
-/// Blocks of memory of one rank, kept after use and handed out again, so that a
-/// step's timing is not that of page faults.  Aligned to 64 bytes.  All members
-/// may be called from several threads.
+/// Blocks of memory of one rank, kept after use and handed out again, so that a step's timing is not that of page
+/// faults. Blocks are aligned to 64 bytes. All members may be called from several threads.
 class BlockPool final : public MemoryPool {
  public:
-  /// With `file` they are parts of it, else memory of the system.  With `poison` blocks are filled with ones (a NaN in
-  /// every floating type) before and after use, so that reading too early or too late shows.
+  /// With `file` blocks are parts of it, otherwise memory of the system. With `poison` blocks are filled with ones (a
+  /// NaN in every floating type) before and after use, so that reading too early or too late shows.
   explicit BlockPool(bool poison, std::unique_ptr<TierFile> file = nullptr) : poison_(poison), file_(std::move(file)) {}
   ~BlockPool() override;
 
@@ -59,9 +58,8 @@ class BlockPool final : public MemoryPool {
   std::uint64_t reserved_ = 0;
 };
 
-/// The memory of one instance of a buffer, from its Alloc to the end of the
-/// last op that uses it, which may lie after its Free: whoever uses it shares
-/// it.  Memory is taken when it is first asked for.
+/// The memory of one instance of a buffer, from its Alloc to the end of the last op that uses it, which may lie after
+/// its Free. All users share it. Memory is taken when it is first asked for.
 class InstanceMemory {
  public:
   InstanceMemory(MemoryPool& pool, const Buffer& buffer) : pool_(pool), buffer_(buffer) {}
@@ -79,10 +77,10 @@ class InstanceMemory {
   std::atomic<std::byte*> data_{nullptr};
 };
 
-/// The buffers of one rank: an instance of a declaration comes to life at its
-/// Alloc and ends at its Free.  Used by the thread that issues the rank's ops.
+/// The buffers of one rank: an instance of a declaration comes to life at its Alloc and ends at its Free. Used by the
+/// thread that issues the rank's ops.
 ///
-/// What counts as live are the Program's bytes in the order of issue.
+/// The Program's bytes count as live in the order of issue.
 class Storage {
  public:
   enum class Taking : std::uint8_t {
@@ -93,11 +91,11 @@ class Storage {
   using Room = std::array<std::uint64_t, tier_count>;
   static constexpr Room no_bounds{~std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{0}};
 
-  /// `poison` as for BlockPool.  Each tier has memory of its own, the disk's in a file of `folder`, which is made only
-  /// where the Program has something for it.
+  /// `poison` as for BlockPool. Each tier has memory of its own. The disk tier is a file in `folder`, which is made
+  /// only where the Program has something for it.
   Storage(const Program&, bool poison, Taking = Taking::at_alloc, const Room& = no_bounds,
           const std::filesystem::path& folder = ".");
-  /// With pools of the caller's, by tier.
+  /// Takes the caller's pools, by tier.
   using Pools = std::array<std::unique_ptr<MemoryPool>, tier_count>;
   Storage(const Program&, Pools, Taking, const Room&);
   Storage(const Storage&) = delete;
@@ -116,7 +114,7 @@ class Storage {
 
   [[nodiscard]] std::uint64_t live_bytes(Tier tier = Tier::device) const { return live_[index(tier)]; }
   [[nodiscard]] std::uint64_t peak_bytes(Tier tier = Tier::device) const { return peak_[index(tier)]; }
-  /// Of the device: most bytes of instances in memory at one time, those freed but still used among them.
+  /// For the device: most bytes of instances in memory at one time, including those freed but still used.
   [[nodiscard]] std::uint64_t held_bytes() const { return pools_[index(Tier::device)]->peak_bytes(); }
   [[nodiscard]] std::uint64_t reserved_bytes() const { return pools_[index(Tier::device)]->reserved_bytes(); }
 

@@ -105,7 +105,7 @@ void round_in_blocks(std::vector<double>& values, DType type, std::size_t block)
     for (std::size_t i = first; i < end; ++i) most = std::max(most, std::abs(values[i]));
     const double scale = rounded(most / largest, DType::f32);
     for (std::size_t i = first; i < end; ++i) {
-      // The scale's own rounding may carry the largest a little beyond the type's range.
+      // Rounding the scale may carry the largest value a little beyond the type's range.
       values[i] = scale == 0.0 ? 0.0 : scale * rounded(std::clamp(values[i] / scale, -largest, largest), type);
     }
   }

@@ -34,12 +34,12 @@ void add(Matrix& a, const Matrix& b);                                       ///<
 void add_to_rows(Matrix& a, const Matrix& row);                             ///< every row of a += row [1, columns]
 void add_column_sums(Matrix& row, const Matrix& a);                         ///< row [1, columns] += sum of a's rows
 
-/// The nearest value of a floating type (ties to even), as a double; beyond the
-/// largest finite value plus half a unit: infinity.  f64 returns x itself.
+/// The nearest value of a floating type (ties to even), as a double; infinity beyond the largest finite value plus half
+/// a unit. f64 returns x itself.
 [[nodiscard]] double rounded(double x, DType);
 [[nodiscard]] ParameterSet rounded(const ParameterSet&, DType);
-/// Every value to the nearest multiple, by a number of the type, of its block's scale: an f32 that makes the largest of
-/// `block` neighbours the type's largest number.
+/// Rounds every value to the nearest multiple of its block's scale by a number of the type. The scale is an f32 that
+/// makes the largest of `block` neighbours the type's largest number.
 void round_in_blocks(std::vector<double>&, DType, std::size_t block);
 
 }  // namespace orrery

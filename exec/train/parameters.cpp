@@ -21,7 +21,7 @@ void add_linear(std::vector<ReferenceParameter>& list, const ModelSpec& m, const
   if (m.bias) list.push_back({name + ".bias", 1, out, Start::zeros, 0.0, false});
 }
 
-/// Experts' matrices stand below each other.
+/// The experts' matrices stand below each other.
 void add_mixture(std::vector<ReferenceParameter>& list, const ModelSpec& m, const std::string& prefix,
                  double residual) {
   const Mixture& x = *m.mixture;

@@ -11,9 +11,8 @@ namespace orrery {
 
 /// One trainable tensor of the single-device reference.
 ///
-/// Matrices are [in, out]; tables [vocabulary or positions, hidden]; vectors
-/// [1, n].  Tensors with more than two dimensions elsewhere (QKV, gate and up)
-/// have the same elements in the same row-major order.
+/// Matrices are [in, out], tables [vocabulary or positions, hidden], vectors [1, n]. Tensors with more than two
+/// dimensions elsewhere (QKV, gate and up) have the same elements in the same row-major order.
 struct ReferenceParameter {
   enum class Start : std::uint8_t { zeros, ones, normal };
   std::string name;
@@ -28,11 +27,10 @@ struct ReferenceParameter {
 /// Every tensor of the model in the order embedding, layers with those of
 /// prediction modules, head.
 ///
-/// Starts: norms 1, biases 0, matrices and tables normal with deviation 0.02;
-/// the two matrices of a layer that write into the residual stream (attention
-/// output, ffn down) with 0.02 / sqrt(2 layers).  Source: Radford et al.,
-/// "Language models are unsupervised multitask learners", 2019, section 2.3.
-/// Decay applies to matrices and tables.
+/// Starting values are 1 for norms, 0 for biases, and normal with deviation 0.02 for matrices and tables. The two
+/// matrices of a layer that write into the residual stream (attention output, ffn down) have 0.02 / sqrt(2 layers).
+/// Source: Radford et al., "Language models are unsupervised multitask learners", 2019, section 2.3. Decay applies to
+/// matrices and tables.
 [[nodiscard]] std::vector<ReferenceParameter> parameters_of(const ModelSpec&);
 
 /// Starting values of one tensor, keyed by (seed, name, element) and rounded to

@@ -5,15 +5,15 @@
 
 namespace orrery {
 
-/// Adafactor's second moments of one parameter: a row for each of its matrices.
-/// Vectors have a mean for each element and none for rows.
+/// Adafactor's second moments of one parameter, with a row for each of its matrices. Vectors have a mean for each
+/// element and none for rows.
 struct FactoredMoments {
   Matrix rows, columns;
 };
 [[nodiscard]] FactoredMoments adafactor_moments(const ModelSpec&, const ReferenceParameter&);
 
-/// One step on one parameter, G the gradient after clipping (Shazeer and Stern,
-/// ICML 2018, algorithms 4 and 5; the rate a is given, decay decoupled):
+/// One step on one parameter, where G is the gradient after clipping (Shazeer and Stern, ICML 2018, algorithms 4 and 5;
+/// the rate a is given, decay decoupled):
 ///
 ///     b = 1 - t^-0.8
 ///     R = b R + (1 - b) (row sums of G^2 + eps)      C likewise over columns

@@ -26,8 +26,8 @@ RowStatistics statistics(Norm norm, double epsilon, const Matrix& x, std::uint64
   return {mean, 1.0 / std::sqrt(square + epsilon)};
 }
 
-/// Columns of the packed qkv row: per group of queries that share a key, its
-/// queries, then the key, then the value.
+/// Columns of the packed qkv row. For each group of queries that share a key these are its queries, then the key, then
+/// the value.
 struct HeadColumns {
   std::uint64_t query, key, value;
 };
@@ -39,7 +39,7 @@ HeadColumns columns_of(const ModelSpec& m, std::uint64_t head) {
   return {group + head % shared * key, group + shared * key, group + (shared + 1) * key};
 }
 
-/// Keys that query i of `length` sees, from the first on.
+/// Number of keys that query i of `length` sees, from the first on.
 std::uint64_t seen(const ModelSpec& m, std::uint64_t i, std::uint64_t length) { return is_causal(m) ? i + 1 : length; }
 
 /// P[query, key] of one head, 0 for keys that are not seen.

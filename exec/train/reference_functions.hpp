@@ -11,8 +11,7 @@ namespace orrery {
 // The functions of the single-device reference model and their derivatives, on
 // one sequence: matrices are [position, feature].
 
-/// Which element of which dropout mask: everything in the random key but the
-/// element.  rate 0 keeps all.
+/// Names an element of a dropout mask: everything in the random key but the element. rate 0 keeps all.
 struct DropoutKey {
   double rate = 0.0;
   std::uint64_t seed = 0;
@@ -20,7 +19,7 @@ struct DropoutKey {
   std::uint64_t site = 0;
   std::uint64_t layer = 0;
 };
-/// 0 for a dropped element, else 1 / (1 - rate).
+/// 0 for a dropped element, otherwise 1 / (1 - rate).
 [[nodiscard]] double dropout_factor(const DropoutKey&, std::uint64_t element);
 
 /// y = (x - mean) / deviation * gamma + beta, per row; rms: y = x / rms * gamma.
@@ -38,23 +37,21 @@ void rotate(const ModelSpec&, Matrix& qkv, double direction);
 [[nodiscard]] Matrix activation_forward(const ModelSpec&, const Matrix& pre);
 [[nodiscard]] Matrix activation_backward(const ModelSpec&, const Matrix& dy, const Matrix& pre);
 
-/// Packed qkv from queries [s, heads (head_dim + rope_dim)], pairs of the keys'
-/// other features and values [s, heads (head_dim + value_dim)] and the key
-/// features that all heads share [s, rope_dim], rotated.
+/// Packed qkv from three inputs: queries [s, heads (head_dim + rope_dim)], pairs of the keys' other features and values
+/// [s, heads (head_dim + value_dim)], and the key features that all heads share [s, rope_dim], rotated.
 [[nodiscard]] Matrix latent_heads(const ModelSpec&, const Matrix& queries, const Matrix& pairs, const Matrix& key);
 struct LatentHeads {
   Matrix queries, pairs, key;
 };
-/// From dqkv to the gradients of the three.
+/// Turns dqkv into the gradients of the three.
 [[nodiscard]] LatentHeads latent_heads_backward(const ModelSpec&, const Matrix& dqkv);
 
 /// Attention, causal or of all positions, of sequence number `sequence` (for the dropout keys).
 /// Returns the context [s, heads * head_dim].
 [[nodiscard]] Matrix attention_forward(const ModelSpec&, const Matrix& qkv, const DropoutKey&, std::uint64_t sequence);
-/// Returns dqkv.  Scores and probabilities are formed anew.
-/// `largest` is raised to the largest |derivative of a probability or score|.
-/// `stored`, where given, says what a probability is after being stored: rows
-/// that no longer sum to 1 leave the common part of dP in the scores' gradient.
+/// Returns dqkv. Scores and probabilities are formed anew. `largest` is raised to the largest |derivative of a
+/// probability or score|. `stored`, where given, returns a probability as it is after being stored: rows that no longer
+/// sum to 1 leave the common part of dP in the scores' gradient.
 [[nodiscard]] Matrix attention_backward(const ModelSpec&, const Matrix& dcontext, const Matrix& qkv, const DropoutKey&,
                                         std::uint64_t sequence, double& largest,
                                         const std::function<double(double)>& stored = {});

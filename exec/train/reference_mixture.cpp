@@ -51,7 +51,7 @@ Scores scores_of(const Mixture& m, const Matrix& logits, std::uint64_t position)
   return s;
 }
 
-/// The experts by whose sum a token's gates are divided.
+/// The experts whose scores sum to the divisor of a token's gates.
 std::vector<std::uint32_t> divisors(const Mixture& m, const std::vector<std::uint32_t>& chosen) {
   if (m.scores != Mixture::Scores::softmax_all) return chosen;
   std::vector<std::uint32_t> all(m.experts);
@@ -65,7 +65,7 @@ double sum_of(const std::vector<double>& values, const std::vector<std::uint32_t
   return sum;
 }
 
-/// Experts in order of falling score, of equal ones the lower number first; those of the best groups alone.
+/// Experts in order of falling score, among equal ones the lower number first; only those of the best groups.
 std::vector<std::uint32_t> by_score(const Mixture& m, const Matrix& logits, std::uint64_t position) {
   std::vector<std::uint32_t> order(m.experts);
   for (std::uint32_t e = 0; e < m.experts; ++e) order[e] = e;
@@ -93,7 +93,7 @@ std::vector<std::uint32_t> by_score(const Mixture& m, const Matrix& logits, std:
   return order;
 }
 
-/// Who visits whom: fills chosen, loads and what each expert takes.
+/// Decides which token visits which expert: fills chosen, loads and the rows that each expert takes.
 void route(const MixturePass& pass, MixtureRecord& r) {
   const Mixture& m = *pass.model.mixture;
   const std::uint64_t positions = r.logits.rows, group = routing_group(pass.workload);
@@ -127,7 +127,7 @@ void route(const MixturePass& pass, MixtureRecord& r) {
   }
 }
 
-/// Of an expert's score at a position, in the auxiliary loss.
+/// Weight of an expert's score at a position in the auxiliary loss.
 double weight_of(const MixturePass& pass, const MixtureRecord& r, std::uint64_t position, std::uint32_t expert) {
   const Mixture& m = *pass.model.mixture;
   return auxiliary_weight(pass.workload, m.experts, m.per_token,

@@ -10,13 +10,13 @@
 
 namespace orrery {
 
-/// The rows that one expert takes of a sequence, and what it makes of them.
+/// The rows of a sequence that one expert takes, and its results for them.
 struct ExpertRecord {
   std::vector<std::uint64_t> positions;
   std::vector<std::uint32_t> choices;  ///< which of the token's this expert is
   Matrix x, pre, act, out;
 };
-/// What the backward pass of a mixture reads again.
+/// Values that the backward pass of a mixture reads again.
 struct MixtureRecord {
   Matrix logits;                                   ///< [position, expert]
   Matrix gates;                                    ///< [position, choice]
@@ -39,11 +39,10 @@ struct MixturePass {
   double* auxiliary;                    ///< the load-balancing loss is added here
 };
 
-/// y = shared(x) + sum over the kept choices of gate * expert(x), expert(x) =
-/// act(x W_up) W_down, gates by Mixture::Scores from x W_router, times
-/// Mixture::scale.  Which experts a position visits: core/spec/routing.hpp, or
-/// with learned routing those with the highest scores, of equal ones the lower
-/// number; then an expert keeps its first choices of a group, up to its capacity.
+/// y = shared(x) + sum over the kept choices of gate * expert(x), expert(x) = act(x W_up) W_down, gates by
+/// Mixture::Scores from x W_router, times Mixture::scale. core/spec/routing.hpp says which experts a position visits.
+/// With learned routing they are those with the highest scores, among equal ones the lower number; then an expert keeps
+/// its first choices of a group, up to its capacity.
 [[nodiscard]] Matrix mixture_forward(const MixturePass&, const Matrix& x, MixtureRecord&);
 /// Returns dx; adds to the gradients of the layer's matrices.
 [[nodiscard]] Matrix mixture_backward(const MixturePass&, const Matrix& dy, const Matrix& x, const MixtureRecord&);

@@ -14,7 +14,7 @@ namespace {
 
 enum Site : std::uint64_t { embedding_site, probability_site, attention_site, ffn_site };
 
-/// What the backward pass of a layer reads again.
+/// Values that the backward pass of a layer reads again.
 struct LayerRecord {
   Matrix x, norm1, qkv, context, mid, norm2, pre, act;
   MixtureRecord mixture;
@@ -96,7 +96,7 @@ class Pass {
                          optional_gradient(name + ".bias"));
   }
 
-  /// As it would be read again after being stored.
+  /// The value as it would be read again after being stored.
   double stored(double x, double scale) {
     const int unit = rounding_->type == DType::bf16 ? -8 : rounding_->type == DType::f32 ? -24 : -11;
     const double error = std::ldexp(2.0 * random_uniform(rounding_->draw, 0, rounded_count_++) - 1.0, unit);
@@ -237,7 +237,7 @@ class Pass {
     }
     return qkv;
   }
-  /// From dqkv to dx.
+  /// Goes from dqkv to dx.
   Matrix heads_derivative(const std::string& at, Matrix dqkv, const Matrix& x, const LayerRecord& r) {
     if (model_.latent) {
       LatentHeads d = latent_heads_backward(model_, dqkv);
@@ -385,8 +385,8 @@ class Pass {
     return dx;
   }
 
-  /// Prediction module `k` and those above it, on the stream that the model, or the module before, has put out: adds
-  /// their share of the loss and returns d loss / d stream.
+  /// Runs prediction module `k` and those above it, on the stream that the model, or the module before, has put out.
+  /// Adds their share of the loss and returns d loss / d stream.
   Matrix predict(std::uint64_t k, const Matrix& stream, double& loss, bool backward) {
     if (k > model_.prediction_modules) return {};
     const std::uint64_t number = model_.layers + 2 * (k - 1);
@@ -428,7 +428,7 @@ class Pass {
     return dstream;
   }
 
-  /// What a head is asked for.
+  /// What a head has to predict.
   struct Asked {
     std::string norm;     ///< before the table
     std::uint64_t ahead;  ///< positions that its targets lie further on

@@ -14,16 +14,15 @@ struct ReferenceGradients {
   std::uint64_t count = 0;  ///< valid targets
   double auxiliary = 0.0;   ///< load-balancing loss of mixtures, weighted (core/spec/routing.hpp)
   ParameterSet gradients;   ///< of `loss` + `auxiliary`, before clipping
-  /// Largest |d loss / d activation|: in fp16 the step overflows when this
-  /// times the loss scale is far above 65504, and does not when far below.
+  /// Largest |d loss / d activation|. In fp16 the step overflows when this times the loss scale is far above 65504, and
+  /// does not when it is far below.
   double largest_signal = 0.0;
 };
 
-/// Emulates 16-bit storage in the reference, to learn how far rounding alone
-/// moves a result: activations and their gradients (times `signal_scale`) are
-/// rounded to `type` wherever a trainer would store them, each after a random
-/// relative error of up to half a unit, so that every `draw` rounds otherwise;
-/// with `gradients` also the parameter gradients, after every sequence.
+/// Emulates 16-bit storage in the reference, to learn how far rounding alone moves a result. Activations and their
+/// gradients (times `signal_scale`) are rounded to `type` wherever a trainer would store them. Before that each gets a
+/// random relative error of up to half a unit, so that every `draw` rounds otherwise. With `gradients` the parameter
+/// gradients are rounded too, after every sequence.
 struct StorageRounding {
   DType type = DType::bf16;
   double signal_scale = 1.0;
@@ -31,9 +30,8 @@ struct StorageRounding {
   std::uint64_t draw = 0;
 };
 
-/// Loss of step `step` (from 1) and its gradients by backward formulas written
-/// out by hand.  The global batch is worked off one sequence after the other in
-/// double, without any parallel machinery: the oracle of exec/run.
+/// Loss of step `step` (from 1) and its gradients by backward formulas written out by hand. The global batch is
+/// processed one sequence after the other in double, without any parallel machinery; tests of exec/run compare with it.
 ///
 /// One sequence, s positions, all matrices [position, feature]:
 ///
@@ -68,7 +66,7 @@ struct StorageRounding {
                                                      const DataSource&, std::uint64_t step,
                                                      const std::optional<StorageRounding>& = std::nullopt);
 
-/// Loss and auxiliary loss alone (for finite differences).
+/// The loss and the auxiliary loss alone (for finite differences).
 [[nodiscard]] double reference_loss(const ModelSpec&, const Workload&, const ParameterSet& weights, const DataSource&,
                                     std::uint64_t step);
 

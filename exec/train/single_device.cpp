@@ -33,8 +33,8 @@ double global_norm(const ParameterSet& gradients) {
 
 namespace {
 
-/// To what a moment is rounded between steps: of the usual type it keeps all digits, as the weights do.
-/// Scaled ones are rounded together.
+/// The type to which a moment is rounded between steps. A moment of the usual type keeps all digits, as the weights do.
+/// Moments with scales are rounded together.
 DType stored_moment(const Workload& w) {
   return moment_dtype(w) == state_dtype(w) || has_scaled_moments(w) ? DType::f64 : moment_dtype(w);
 }
@@ -45,9 +45,9 @@ double norm_of(const std::vector<double>& x) {
   return std::sqrt(squares);
 }
 
-/// One matrix by LAMB (You et al., "Large batch optimization for deep learning",
-/// ICLR 2020, algorithm 2) or LARS (You et al., "Large batch training of
-/// convolutional networks", 2017, algorithm 1).  A norm of 0 makes the ratio 1.
+/// Updates one matrix by LAMB (You et al., "Large batch optimization for deep learning", ICLR 2020, algorithm 2) or
+/// LARS (You et al., "Large batch training of convolutional networks", 2017, algorithm 1). A norm of 0 makes the ratio
+/// 1.
 void update_by_trust(const Workload& workload, const std::vector<double>& raw, const UpdateResult& step, double t,
                      TrainingState& state, const std::string& name) {
   const Optimizer& o = workload.optimizer;

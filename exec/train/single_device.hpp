@@ -13,11 +13,10 @@
 
 namespace orrery {
 
-/// The single-device reference trainer: what every parallel plan must compute.
+/// The single-device reference trainer computes what every parallel plan must compute.
 ///
-/// Plain double arithmetic on whole tensors.  It shares with the executor the
-/// specs and the random keys (core/) and nothing else: no Program, no lowering,
-/// no kernels.  Parameters are named and shaped as in parameters.hpp.
+/// Plain double arithmetic on whole tensors. It shares only the specs and the random keys (core/) with the executor: no
+/// Program, no lowering, no kernels. Parameters are named and shaped as in parameters.hpp.
 ///
 /// In 16-bit precision `parameters` are the master weights; the forward and
 /// backward pass read them rounded to the 16-bit type, in double from there on.
@@ -31,7 +30,7 @@ struct TrainingState {
   std::uint64_t good_steps = 0;                     ///< fp16: steps since the loss scale last changed
 };
 
-/// Before the first step.
+/// The state before the first step.
 [[nodiscard]] TrainingState initial_state(const ModelSpec&, const Workload&);
 
 /// The weights that forward and backward read: the parameters rounded to the
@@ -59,14 +58,12 @@ struct UpdateResult {
 ///     SGD
 ///         m = momentum m + g,      w -= lr (m + decay w)
 ///
-/// A narrower moment_dtype rounds moments where they are kept: the step that
-/// makes them still has all digits.  In f8 and f16 they are rounded in blocks of
-/// 128 neighbours of a parameter, each with a scale; a Program's blocks lie
-/// otherwise.
+/// A narrower moment_dtype rounds moments only where they are kept: the step that makes them still has all digits. In
+/// f8 and f16 they are rounded in blocks of 128 neighbours of a parameter, each with a scale; a Program has other
+/// blocks.
 ///
-/// Decay applies to matrices and tables only.  In fp16, gradients that are not
-/// finite leave everything as it is but halve the loss scale; after
-/// loss_scale_window good steps the scale doubles.
+/// Decay applies to matrices and tables only. In fp16, gradients that are not finite leave everything as it is except
+/// the loss scale, which halves; after loss_scale_window good steps the scale doubles.
 UpdateResult apply_update(const ModelSpec&, const Workload&, const ParameterSet& gradients, TrainingState&);
 
 struct StepResult {

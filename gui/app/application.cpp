@@ -16,7 +16,8 @@ struct HeldMessage {
   QByteArray category;
   QString text;
 };
-/// What Qt says while it looks for a display.  The handler of messages is a plain function, so this is no member.
+/// Messages of Qt while it looks for a display. The handler of messages is a plain function, so this cannot be a
+/// member.
 std::vector<HeldMessage>& held_messages() {
   static std::vector<HeldMessage> messages;
   return messages;
@@ -29,7 +30,7 @@ QString reason(const QString& last) {
       set += QStringLiteral("%1 is %2").arg(QLatin1String(name), qEnvironmentVariable(name));
   }
   if (set.isEmpty()) return QStringLiteral("neither DISPLAY nor WAYLAND_DISPLAY is set");
-  // The first complaint tells most: what follows it are Qt's guesses.
+  // The first complaint tells most; those after it are Qt's guesses.
   const QString said = held_messages().empty() ? last : held_messages().front().text;
   return QStringLiteral("%1; %2").arg(set.join(QStringLiteral(", ")), said.simplified());
 }

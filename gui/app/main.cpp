@@ -14,7 +14,7 @@
 
 namespace {
 
-/// --data, else beside the installed program, else the source tree.
+/// The folder of --data, or the one beside the installed program, or the one in the source tree.
 std::filesystem::path data_folder(const QString& given) {
   if (!given.isEmpty()) return given.toStdString();
   const std::filesystem::path program = QCoreApplication::applicationDirPath().toStdString();
@@ -24,19 +24,19 @@ std::filesystem::path data_folder(const QString& given) {
   return std::filesystem::path(ORRERY_SOURCE_DIR) / "models";
 }
 
-/// Where `orrery calibrate` writes without -o.
+/// The path where `orrery calibrate` writes without -o.
 std::filesystem::path own_calibration() {
   const QString data = QStandardPaths::writableLocation(QStandardPaths::GenericDataLocation);
   return std::filesystem::path(data.toStdString()) / "orrery" / "calibration" / "cpu-core.toml";
 }
 
-/// Where what is open is kept.
+/// The folder where open plans are kept.
 std::filesystem::path session_folder() {
   const QString data = QStandardPaths::writableLocation(QStandardPaths::GenericDataLocation);
   return std::filesystem::path(data.toStdString()) / "orrery" / "session";
 }
 
-/// "2560x1440"; empty where it is none.
+/// The size in a text such as "2560x1440"; empty where it is none.
 QSize size_of(const QString& text) {
   const QStringList sides = text.split(u'x');
   if (sides.size() != 2) return {};

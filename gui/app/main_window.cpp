@@ -64,7 +64,7 @@ MainWindow::MainWindow(Library library, std::filesystem::path own_calibration, u
     : dialogs_(std::move(dialogs)), document_(std::move(library), std::move(own_calibration), cores) {
   setObjectName(QStringLiteral("orrery"));
   setWindowTitle(QStringLiteral("[*]Orrery"));
-  new WheelGuard(this);  // before there is a control that it has to know
+  new WheelGuard(this);  // comes before any control that it has to know
   make_panels();
   make_actions();
   undo_keys_ = new UndoKeys(*this);
@@ -73,7 +73,7 @@ MainWindow::MainWindow(Library library, std::filesystem::path own_calibration, u
   mark_soon_.setInterval(300);
   connect(&mark_soon_, &QTimer::timeout, this, [this] { mark_outdated(); });
   simulate_soon_.setSingleShot(true);
-  simulate_soon_.setInterval(120);  // a slider that moves predicts at once and simulates when it rests
+  simulate_soon_.setInterval(120);  // predicts at once while a slider moves, and simulates when it rests
   connect(&simulate_soon_, &QTimer::timeout, this, [this] {
     if (prediction_->complete) simulations_.request(prediction_);
   });
@@ -115,7 +115,7 @@ void MainWindow::make_panels() {
   problem_->setMargin(8);
   problem_->hide();
   column->addWidget(problem_);
-  // Above everything, over the whole width.
+  // The toolbar is above everything, over the whole width.
   auto* bar = addToolBar(tr("Results"));
   bar->setObjectName(QStringLiteral("results-bar"));
   bar->setMovable(false);
@@ -325,7 +325,7 @@ void MainWindow::mark_outdated() {
 
 void MainWindow::take_prediction(const PredictionPointer& p) {
   prediction_ = p;
-  // A stage that the plan no longer has is in nobody's hand.
+  // A selected stage that the plan no longer has is deselected.
   if (focus_.stage() && *focus_.stage() >= p->run.plan.mesh.size(Axis::pipeline)) focus_.set_stage(std::nullopt);
   if (p->complete) {
     if (p->of == asked_) asked_.reset();
@@ -363,7 +363,7 @@ bool MainWindow::is_settled() const { return prediction_ && !asked_ && !simulati
 void MainWindow::show_tab(int at) { tabs_->setCurrentIndex(at); }
 
 void MainWindow::use_layout(Layout layout) {
-  // Steps side by side want the width; figures and their reasons stand with the plan that is explored.
+  // Steps side by side need the width; figures and their reasons stand with the plan that is explored.
   const bool wide = layout == Layout::compare || layout == Layout::validate;
   if (wide) {
     for (QDockWidget* d : findChildren<QDockWidget*>()) d->setVisible(d->objectName() == QStringLiteral("setup-dock"));

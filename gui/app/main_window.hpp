@@ -33,13 +33,14 @@ class WindowTools;
 /// Which panels are shown.
 enum class Layout : std::uint8_t { explore, compare, validate, learn };
 
-/// What the window asks a person by a dialog; tests answer in their place.  Empty names: nothing was chosen.
+/// The questions that the window asks by a dialog; tests answer in their place. An empty name means that nothing was
+/// chosen.
 struct Dialogs {
   std::function<QString(QWidget*)> file_to_open;
-  /// A recorded step; a profile may have a file of each rank.
+  /// Asks for a recorded step; a profile may have a file for each rank.
   std::function<QStringList(QWidget*)> traces_to_open;
   std::function<QString(QWidget*, const QString& proposed)> file_to_save;
-  /// A picture or a table of a view: .png, .svg, .pdf, .csv.
+  /// Asks for the file of a picture or a table of a view: .png, .svg, .pdf, .csv.
   std::function<QString(QWidget*, const QString& proposed)> file_to_export;
   /// Whether changes that are not saved may be lost.
   std::function<bool(QWidget*)> may_discard;
@@ -53,8 +54,8 @@ class MainWindow : public QMainWindow {
   MainWindow(Library, std::filesystem::path own_calibration, unsigned cores, Dialogs);
   ~MainWindow() override;
 
-  /// Opens a plan, model or cluster file, or an example plan by its name.  What is wrong with it is shown in the
-  /// window; only a plan that can be opened raises the question whether changes may be lost.
+  /// Opens a plan, model or cluster file, or an example plan by its name. Mistakes of the file are shown in the window.
+  /// It asks whether changes may be lost only when the plan can be opened.
   bool open(const QString& reference);
   [[nodiscard]] PlanDocument& document() { return document_; }
   [[nodiscard]] Focus& focus() { return focus_; }
@@ -66,12 +67,12 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] const Dialogs& dialogs() const { return dialogs_; }
   [[nodiscard]] const PredictionPointer& baseline() const { return baseline_; }
   void set_baseline(PredictionPointer);
-  /// What went wrong, above the views, until something goes well.
+  /// Shows a problem above the views, until something succeeds.
   void show_problem(const QString&);
   void show_problem(const Diagnostics&);
-  /// For a while, at the bottom.
+  /// Shows a message for a while, at the bottom.
   void show_message(const QString&);
-  /// Handles events until what is shown belongs to the document; at most a minute.
+  /// Handles events until the views belong to the document; at most a minute.
   void wait_until_settled();
   [[nodiscard]] ComparePanel& compare_panel() { return *compare_; }
   [[nodiscard]] VerdictStrip& verdict_strip() { return *verdict_; }
@@ -79,7 +80,7 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] ValidatePanel& validate_panel() { return *validate_; }
   /// The newest prediction; null before the first.
   [[nodiscard]] const PredictionPointer& prediction() const { return prediction_; }
-  /// Whether what is shown belongs to the document as it is: predicted, and simulated or refused.
+  /// Whether the views belong to the document as it is: predicted, and simulated or refused.
   [[nodiscard]] bool is_settled() const;
   void show_tab(int);
   void use_layout(Layout);
@@ -114,7 +115,7 @@ class MainWindow : public QMainWindow {
   SimulationService simulations_;
   SearchService search_;
   QTimer simulate_soon_;
-  QTimer mark_soon_;  ///< what is shown as of the plan before: most figures come before that
+  QTimer mark_soon_;  ///< marks views as belonging to the plan before; most figures come before that
   PredictionPointer prediction_, baseline_;
   std::shared_ptr<const PricedRun> asked_;  ///< whose prediction is awaited
   bool simulating_ = false;

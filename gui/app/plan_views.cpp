@@ -70,8 +70,8 @@ void PlanViews::set_prediction(const PredictionPointer& prediction) {
 void PlanViews::set_step(const SimulatedPointer& step) { topology_->set_step(step); }
 
 void PlanViews::show_lessons(bool on) {
-  // Explanations give way: the lesson explains.  So does the memory, until a step is about it.  What goes, goes first:
-  // all of them together are higher than a small window, which would grow.
+  // Explanations give way, because the lesson explains. The memory gives way too, until a step is about it. Panels are
+  // hidden first: all of them together are higher than a small window, which would grow.
   auto* explanation = window_.findChild<QDockWidget*>(QStringLiteral("explanation-dock"));
   auto* memory = window_.findChild<QDockWidget*>(QStringLiteral("memory-dock"));
   const bool was = explanation->isVisible();

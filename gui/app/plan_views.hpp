@@ -16,8 +16,8 @@ class MovesPanel;
 class PlanGraphPanel;
 class TopologyPanel;
 
-/// The views of where ranks sit and what they send (topology, plan graph, moves), and the lessons that use them: makes
-/// them in the window and wires them.
+/// The views of where ranks are and what they send (topology, plan graph, moves), and the lessons that use them. It
+/// makes them in the window and connects them.
 class PlanViews : public QObject {
   Q_OBJECT
  public:
@@ -25,7 +25,7 @@ class PlanViews : public QObject {
 
   void set_prediction(const PredictionPointer&);
   void set_step(const SimulatedPointer&);
-  /// Lessons beside what they are about; else as panels were before.
+  /// Shows lessons beside the views that they are about; otherwise panels are as before.
   void show_lessons(bool);
   [[nodiscard]] bool shows_lessons() const;
   [[nodiscard]] TopologyPanel& topology() { return *topology_; }

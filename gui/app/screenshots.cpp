@@ -31,7 +31,7 @@ bool wait_for(const std::function<bool()>& holds, int milliseconds = 120'000) {
   while (!holds()) {
     if (timer.elapsed() > milliseconds) return false;
     QCoreApplication::processEvents(QEventLoop::AllEvents, 20);
-    QThread::msleep(5);  // what runs here meanwhile, to be measured, needs the core
+    QThread::msleep(5);  // the measured run, which goes on meanwhile, needs the core
   }
   QCoreApplication::processEvents();
   return true;
@@ -47,19 +47,19 @@ int take_screenshots(MainWindow& window, const QString& folder) {
   window.show();
   const auto settled = [&] { return wait_for([&] { return window.is_settled(); }); };
   bool good = settled();
-  // A baseline, and then a plan that differs from it.
+  // Takes a baseline, and then a plan that differs from it.
   window.pin_baseline();
   window.document().wish(dimension("plan.microbatch_size"), 2);
   good = good && settled();
   window.focus().set_stage(1);
   window.search_panel().findChild<QPushButton*>(QStringLiteral("search-start"))->click();
   good = good && wait_for([&] { return !window.search().is_running(); });
-  // The analysis comes behind the step; the comparison, once its panel is seen.
+  // The analysis comes after the step; the comparison comes once its panel is seen.
   good = good && wait_for([&] { return window.timeline().analysis() && window.timeline().analysis()->complete; });
   window.use_layout(Layout::compare);
   good = good && wait_for([&] { return window.compare_panel().is_settled(); });
   const std::int64_t step = window.focus().duration();
-  // Somewhere in the middle an operation that waited for another stage.
+  // Somewhere in the middle is an operation that waited for another stage.
   const Timeline& timeline = window.timeline().analysis()->step->timeline;
   const SliceQuery query(timeline, "exchange");
   std::optional<SlicePlace> message;
@@ -159,7 +159,7 @@ int take_screenshots(MainWindow& window, const QString& folder) {
   for (const Picture& picture : pictures) {
     if (!take(picture)) return 3;
   }
-  // A small plan, trained here.
+  // A small plan is trained here.
   window.document().history().setClean();
   good = good && window.open(QStringLiteral("demo-2x2x2")) && settled();
   window.use_layout(Layout::validate);
@@ -169,7 +169,7 @@ int take_screenshots(MainWindow& window, const QString& folder) {
     std::fprintf(stderr, "error: the plan was not trained: is the program orrery built?\n");
     good = false;
   }
-  // Instead of where this machine's calibration lies, which is another place on each.
+  // This text takes the place of the path of this machine's calibration, which differs on each machine.
   if (!take({"validate", [&] { window.show_message(MainWindow::tr("Trained on this machine")); }})) return 3;
   window.document().history().setClean();
   if (!good) std::fprintf(stderr, "error: the window did not come to rest\n");

@@ -29,7 +29,7 @@ QString plain(QString text) { return text.remove(u'&'); }
 }  // namespace
 
 WindowTools::WindowTools(MainWindow& window) : QObject(&window), window_(window) {
-  // Every page in the middle and every panel beside it can be exported, also those that others add.
+  // Every page in the middle and every panel beside it can be exported, also those that other code adds.
   auto* tabs = window.findChild<QTabWidget*>(QStringLiteral("views"));
   for (int i = 0; i < tabs->count(); ++i) {
     QWidget* page = tabs->widget(i);
@@ -54,7 +54,7 @@ WindowTools::WindowTools(MainWindow& window) : QObject(&window), window_(window)
   const auto menu_named = [&](const char* name) { return window.findChild<QMenu*>(QLatin1String(name)); };
   QMenu* file = menu_named("file-menu");
   auto* exports = new QMenu(tr("&Export"), file);
-  // Before the last line and Quit.
+  // The entries go before the last separator and Quit.
   const QList<QAction*> entries = file->actions();
   file->insertMenu(entries[entries.size() - 2], exports);
   add_export(*exports);

@@ -15,7 +15,7 @@ namespace orrery::gui {
 class CommandPalette;
 class MainWindow;
 
-/// What works on the window as a whole: export of its views, sessions, the command palette, the sheet of keys, layouts.
+/// Functions for the whole window: export of its views, sessions, the command palette, the sheet of keys, layouts.
 class WindowTools : public QObject {
   Q_OBJECT
  public:
@@ -27,15 +27,15 @@ class WindowTools : public QObject {
     std::function<QWidget&()> show;  ///< brings it to the front
   };
   [[nodiscard]] const std::vector<View>& views() const { return views_; }
-  /// Writes every view in every format that it has into a folder, and the plan; false with the reason.
+  /// Writes every view in every format that it has, and the plan, into a folder; returns false with the reason.
   bool export_all(const QString& folder, QString& why);
 
-  /// Keeps the session in that folder from now on; `restore`: and takes up what was kept there.  What was not saved and
-  /// is not taken up is put aside, and the window says where.
+  /// Keeps the session in that folder from now on. With `restore` it also takes up the session that was kept there. An
+  /// unsaved plan that is not taken up is put aside, and the window says where.
   void keep_session(const std::filesystem::path& folder, bool restore);
   /// Writes the session now.
   void keep();
-  /// What was changed since the plan was saved is discarded: neither the document nor the session has it any more.
+  /// Discards the changes since the plan was saved: neither the document nor the session has them any more.
   void discard_changes();
   void end_session();
   void show_palette();

@@ -14,7 +14,7 @@ using Of = BasisDifference::Of;
 
 bool forbids_percentages(const BasisDifference& d) { return d.of != Of::software && d.of != Of::memory_margin; }
 
-/// Equal but for where they were read from.
+/// Compares two specs without regard to where they were read from.
 template <class Spec>
 bool same(Spec a, Spec b) {
   a.origin = {};
@@ -44,7 +44,7 @@ std::vector<BasisDifference> basis_differences(const PlannedRun& a, const Planne
   const auto cluster = [](const PlannedRun& r) {
     return fmt::format("{} of {} {}", r.cluster->name, r.cluster->devices(), r.cluster->device.name);
   };
-  // One name may stand for two things: a file that was changed.
+  // One name may stand for two things, for example when a file was changed.
   const auto named_alike = [&](Of of, const char* field, bool alike) {
     const bool told = std::any_of(out.begin(), out.end(), [&](const BasisDifference& d) { return d.of == of; });
     if (!alike && !told) out.push_back({of, field, "as it was read before", "as it is now"});
@@ -76,7 +76,7 @@ std::vector<BasisDifference> basis_differences(const PricedRun& a, const PricedR
       c->software = {};
       for (Calibration& other : c->others) other.software = {};
     }
-    // Another cluster has another calibration: that is said already.
+    // Another cluster has another calibration, but that difference is reported already.
     if (left.device == right.device && left != right) {
       const auto told = [](const CalibrationChoice& c) {
         return c.calibration.date.empty() ? c.origin : fmt::format("{} of {}", c.origin, c.calibration.date);

@@ -6,7 +6,7 @@
 
 #include "gui/model/prediction.hpp"
 
-// What figures stand on besides the plan: what is trained on what, and what prices it.
+// The things besides the plan on which figures depend: model, cluster, workload, and prices.
 
 namespace orrery::gui {
 
@@ -21,12 +21,13 @@ struct BasisDifference {
 /// The differences of model, cluster and workload alone.
 [[nodiscard]] std::vector<BasisDifference> basis_differences(const PlannedRun& a, const PlannedRun& b);
 
-/// Whether the change from one to the other is one of the plan's making, so that a percentage says something: they
-/// share model, cluster, workload and calibration.  Software that somebody chose may differ: that is a decision too.
+/// Whether the change from one run to the other comes from the plans, so that a percentage says something: they share
+/// model, cluster, workload and calibration. Software that somebody chose may differ, because that is a decision too.
 [[nodiscard]] bool is_comparable(const std::vector<BasisDifference>&);
-/// "model gpt2-1.5b, not bert-base; workload.batch 64, not 32": what b has and what a had.
+/// The differences as a text: what b has and what a had, "model gpt2-1.5b, not bert-base; workload.batch 64, not 32".
 [[nodiscard]] std::string text_of(const std::vector<BasisDifference>&);
-/// "another model"; the first of them that keeps figures from being compared, else the first.
+/// A short text such as "another model", for the first difference that keeps figures from being compared, otherwise for
+/// the first one.
 [[nodiscard]] std::string short_text_of(const std::vector<BasisDifference>&);
 
 }  // namespace orrery::gui

@@ -9,7 +9,7 @@ namespace orrery::gui {
 void CellTable::set(std::vector<QString> headers, std::vector<CellRow> rows) {
   for (const CellRow& r : rows) ORRERY_ASSERT(r.cells.size() == headers.size(), r.cells.size(), headers.size());
   const bool alike = headers == headers_ && rows.size() == rows_.size();
-  // Where only cells differ, views keep their place and selection.
+  // Where only the contents of cells differ, views keep their place and selection.
   if (alike) {
     rows_ = std::move(rows);
     if (!rows_.empty()) Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, columnCount() - 1));

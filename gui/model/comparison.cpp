@@ -36,12 +36,12 @@ Cell signed_percent(std::optional<double> share) {
   return {q(fmt::format("{:+.1f} %", 100.0 * *share)), *share};
 }
 Cell count(std::uint64_t n) { return {q(with_commas(n)), static_cast<double>(n)}; }
-/// A change from one plan to another, where it says something; the error of a prediction always does.
+/// The change from one plan to another, where it says something; the error of a prediction is always shown.
 Cell change_cell(const PlanComparison& c, std::optional<double> share) {
   return signed_percent(c.are_comparable() ? share : std::nullopt);
 }
 
-/// The measured step, of the side's own Program.
+/// The measured step of the side's own Program.
 Trace read_measured(const ComparisonSource& source, const Program& program) {
   QFile in(source.trace_file);
   if (!in.open(QIODevice::ReadOnly)) {
@@ -68,7 +68,7 @@ Trace read_measured(const ComparisonSource& source, const Program& program) {
   return std::move(*trace);
 }
 
-/// One file after the other is in memory, and that by the system's pages.
+/// One file at a time is in memory, and only by the system's pages.
 ProfiledStep read_step(const ComparisonSource& source, const std::atomic<bool>& cancelled) {
   Diagnostics d;
   std::vector<ProfiledRank> ranks;
@@ -205,7 +205,7 @@ PlanComparison beside_profile(const ComparisonSource& a, const ComparisonSource&
                             out.figures.mismatches.front()));
   }
   out.b = {b.name, true, out.a.prediction, {}, make_timeline(program, step)};
-  // Of the prediction those classes of ranks that were profiled.
+  // The prediction keeps those classes of ranks that were profiled.
   std::erase_if(out.a.timeline.ranks, [&](const TimelineRank& r) {
     return std::none_of(step.ranks.begin(), step.ranks.end(),
                         [&](const StepOfRank& m) { return class_of(program, m.rank) == class_of(program, r.rank); });
@@ -239,7 +239,7 @@ PlanComparison compare_sources(const ComparisonSource& a, const ComparisonSource
   const Prediction& pb = *out.b.prediction;
   if (measured && *pa.program == *pb.program) {
     out.figures = compare(out.a.trace, out.b.trace, pb.program.get());
-    // On one side a rank of each class, on the other all of them, or those that were recorded: the same on both.
+    // One side has a rank of each class, the other all ranks, or the recorded ones. Both keep the same ranks.
     std::erase_if(out.a.timeline.ranks, [&](const TimelineRank& r) {
       return std::none_of(out.b.timeline.ranks.begin(), out.b.timeline.ranks.end(),
                           [&](const TimelineRank& m) { return m.rank == r.rank; });
@@ -261,7 +261,7 @@ CompareService::CompareService(QObject* parent)
           auto done = std::make_shared<const PlanComparison>(compare_sources(request.a, request.b, outdated));
           post([this, done = ComparisonPointer(std::move(done))] { Q_EMIT compared(done); });
         } catch (const SimulationCancelled&) {
-          // A newer request waits.
+          // A newer request waits, so nothing is reported.
         } catch (const std::exception& e) {
           post([this, why = QString::fromStdString(e.what())] { Q_EMIT failed(why); });
         }
@@ -279,7 +279,7 @@ TableContent figures_table(const PlanComparison& c) {
     return Cell{q(short_text(Bytes::of(static_cast<double>(n)))), static_cast<double>(n)};
   };
   const Comparison& f = c.figures;
-  // Of plans `a` stands where a measurement would.
+  // With two plans `a` stands where a measurement would.
   const bool swapped = !c.has_measurement();
   const auto seconds = [&](const QString& name, Seconds predicted, Seconds measured) {
     const double a = (swapped ? measured : predicted).base(), b = (swapped ? predicted : measured).base();

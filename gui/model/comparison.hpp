@@ -24,7 +24,7 @@ struct TimePart {
   Group group = Group::compute;
   std::int64_t time = 0;  ///< picoseconds, summed over the timeline's ranks
 };
-/// Where a step's time went, first what is computed, last the bubble.  Adds up to the step on every rank of the
+/// The parts of a step's time, the computed ones first, the bubble last. Adds up to the step on every rank of the
 /// timeline, to the picosecond.
 [[nodiscard]] std::vector<TimePart> time_parts(const Timeline&);
 
@@ -35,22 +35,23 @@ struct WaterfallTerm {
   double a = 0.0, b = 0.0;
   [[nodiscard]] double change() const { return b - a; }
 };
-/// Of two timelines, whose ranks stand for equally many each.  Where one is of a profile, by what both know: computing,
-/// and what is waited for whoever takes part.  Changes add up to the difference of the steps.
+/// The terms between two timelines, whose ranks each stand for equally many. Where one is of a profile, the terms are
+/// those that both know: computing, and waiting for each kind of transfer. Changes add up to the difference of the
+/// steps.
 [[nodiscard]] std::vector<WaterfallTerm> waterfall(const Timeline& a, const Timeline& b);
 
-/// A decision, or what is trained on what, that two plans do not share.
+/// A decision, or a part of model, cluster or workload, that two plans do not share.
 struct FieldDifference {
   std::string field;  ///< as plan files call it: "plan.zero_stage"
   std::string a, b;
 };
 [[nodiscard]] std::vector<FieldDifference> field_differences(const PlannedRun& a, const PlannedRun& b);
 
-/// What is to be compared: a plan, as it is predicted, or a measured step of it.
+/// What is compared: a plan, as it is predicted, or a measured step of it.
 struct ComparisonSource {
   QString name;
   std::shared_ptr<const PricedRun> run;
-  QString trace_file;        ///< of `orrery run --trace`, or of PyTorch's profiler; empty: predicted
+  QString trace_file;        ///< from `orrery run --trace`, or from PyTorch's profiler; empty: predicted
   QStringList more_files{};  ///< of the profiler: other ranks
 };
 struct ComparedSide {
@@ -63,25 +64,26 @@ struct ComparedSide {
 /// Two plans, or a plan's prediction (a) and measurement (b), with the figures of `orrery compare`.
 struct PlanComparison {
   ComparedSide a, b;
-  /// Of plans: their estimates, b as the prediction and a as what it is set against, so errors are changes from a to b.
-  /// With a measurement: the error of the prediction, by traces.
+  /// For plans: their estimates. b counts as the prediction and a as the measurement, so errors are changes from a to
+  /// b. With a measurement: the error of the prediction, by traces.
   Comparison figures;
   std::vector<WaterfallTerm> terms;
   std::vector<FieldDifference> differences;
   std::vector<std::string> notes;  ///< what was assumed of a profile
   [[nodiscard]] bool has_measurement() const { return b.measured; }
-  /// What two plans stand on and do not share; nothing beside a measurement, which is of the plan itself.
+  /// Differences between the plans in model, cluster, workload and prices; empty beside a measurement, which is of the
+  /// plan itself.
   [[nodiscard]] std::vector<BasisDifference> basis() const;
-  /// Whether changes between them are told as percentages.
+  /// Whether changes between them are shown as percentages.
   [[nodiscard]] bool are_comparable() const;
 };
 using ComparisonPointer = std::shared_ptr<const PlanComparison>;
 
-/// Whether the file begins as what PyTorch's profiler writes.
+/// Whether the file begins as PyTorch's profiler writes it.
 [[nodiscard]] bool is_profile(const QString& file);
 
-/// Predicts, simulates, reads.  `a` must not be a measurement unless `b` is one.  A measurement set against a plan
-/// is compared with the prediction of its own ranks.  Throws Error with what is wrong with a trace, and
+/// Predicts, simulates and reads both sides. `a` must not be a measurement unless `b` is one. A measurement set against
+/// a plan is compared with the prediction of its own ranks. Throws Error with the mistakes of a trace, and
 /// SimulationCancelled.
 [[nodiscard]] PlanComparison compare_sources(const ComparisonSource& a, const ComparisonSource& b,
                                              const std::atomic<bool>& cancelled);

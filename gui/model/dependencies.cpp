@@ -77,7 +77,7 @@ void Dependencies::add_partners(const OpPlace& p, bool incoming, std::vector<Dep
       const std::uint32_t other = stand_in(member);
       if (other == none || other == p.rank) continue;
       const std::vector<StepOp>& ops = list(other).ops;
-      // Of one class the op has the same number; elsewhere it is looked for.
+      // In a rank of one class the op has the same number; in other classes it is searched for.
       const auto is_it = [&](const StepOp& o) {
         return o.kind == StepOp::Kind::collective && o.group == op.group && o.ordinal == op.ordinal;
       };

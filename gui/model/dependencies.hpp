@@ -20,20 +20,20 @@ struct Dependency {
   };
   OpPlace from, to;
   Kind kind = Kind::lane;
-  bool last = false;  ///< of all that `to` waited for it ended last: what held it up
+  bool last = false;  ///< among all that `to` waited for it ended last, so it held `to` up
   friend bool operator==(const Dependency&, const Dependency&) = default;
 };
 [[nodiscard]] const char* name_of(Dependency::Kind);
 
-/// Who waits for whom in a step, op by op, among the ranks of a timeline.
+/// Which op waits for which in a step, among the ranks of a timeline.
 ///
-/// A rank that the trace left out is stood for by the one of its class, which does the same at the same time.
+/// A rank that the trace left out is represented by the one of its class, which does the same at the same time.
 class Dependencies {
  public:
-  /// The prices say which lanes there are; times are those of the timeline, which must outlive this.
+  /// The prices say which lanes there are. Times are those of the timeline, which must outlive this object.
   Dependencies(const Program&, const Prices&, TimelinePointer);
 
-  /// What the op waited for, by op; and who waits for it.  Members of one collective stand in both.
+  /// The ops that an op waited for; and the ops that wait for it. Members of one collective stand in both.
   [[nodiscard]] std::vector<Dependency> waited_for(const OpPlace&) const;
   [[nodiscard]] std::vector<Dependency> waited_by(const OpPlace&) const;
 
@@ -57,7 +57,7 @@ struct PathMark {
   SlicePlace place;
   std::int64_t start = 0, end = 0;  ///< in which it decides
 };
-/// Those steps of the path that the timeline has, in order of time.
+/// The steps of the path that the timeline has, in order of time.
 [[nodiscard]] std::vector<PathMark> path_marks(const Timeline&, const CriticalPath&);
 
 }  // namespace orrery::gui

@@ -17,7 +17,7 @@
 namespace orrery::gui {
 namespace {
 
-/// At one distance; more are no kinds.
+/// Most kinds of vertices at one distance; where there are more, kinds are not told apart.
 constexpr std::size_t most_kinds = 4;
 constexpr std::uint32_t unseen = std::numeric_limits<std::uint32_t>::max();
 
@@ -36,7 +36,7 @@ std::uint32_t number_after(std::string_view text, std::string_view prefix) {
   return out;
 }
 
-/// "node 3: gpu5" is device 5 of node 3.  A node of one device has no wires of its own: its port is the device.
+/// The text "node 3: gpu5" is device 5 of node 3. A node of one device has no wires of its own: its port is the device.
 std::uint32_t device_of(const std::string& name, const FabricSpec& spec) {
   const std::uint32_t node = number_after(name, "node ");
   if (node == unseen) return unseen;
@@ -50,7 +50,7 @@ Graph graph_of(const Fabric& fabric) {
   std::unordered_map<std::string, std::uint32_t> known;
   const bool bare = fabric.spec().node.vertices.empty();
   const auto vertex = [&](std::string name) {
-    // The network calls a port what the node calls it, in other words.
+    // The network and the node have different words for one port.
     if (const auto at = name.find(" nic "); !bare && at != std::string::npos && name.starts_with("node ")) {
       name.replace(at, 5, ": nic");
     }
@@ -67,7 +67,7 @@ Graph graph_of(const Fabric& fabric) {
     const auto arrow = name.find(" -> ");
     const std::string from = name.substr(0, arrow);
     std::string to = name.substr(arrow + 4);
-    // Inside a node only the first side says which.
+    // Inside a node only the first side names the node.
     if (const auto colon = from.find(": "); colon != std::string::npos) to = from.substr(0, colon + 2) + to;
     const std::uint32_t a = vertex(from);
     out.links.emplace_back(a, vertex(std::move(to)));
@@ -75,7 +75,7 @@ Graph graph_of(const Fabric& fabric) {
   return out;
 }
 
-/// Links to the nearest device, for each vertex; and the lowest device from which it is so near.
+/// Number of links to the nearest device, for each vertex, and the lowest device at that distance.
 struct Distances {
   std::vector<std::uint32_t> level, device;
 };
@@ -105,7 +105,7 @@ Distances distances(const Graph& graph) {
   return out;
 }
 
-/// "node 3: nic5" is a "nic".
+/// The kind in a name: "node 3: nic5" is a "nic".
 std::string kind_of(const std::string& name) {
   std::string out = name;
   if (const auto colon = out.find(": "); colon != std::string::npos) out = out.substr(colon + 2);
@@ -113,7 +113,7 @@ std::string kind_of(const std::string& name) {
   return out;
 }
 
-/// Where each link's two cells are, lower level first.
+/// The two cells at a link's ends, the lower level first.
 struct Place {
   std::uint32_t level = 0, cell = 0;
   friend auto operator<=>(const Place&, const Place&) = default;
@@ -126,7 +126,7 @@ std::vector<Place> cells_of(const Graph& graph, FabricPicture& picture) {
   for (std::uint32_t v = 0; v < graph.names.size(); ++v) {
     const std::uint32_t level = far.level[v];
     if (level == unseen) continue;  // no way leads to a device
-    // Where every vertex has a name of its own, names tell no kinds.
+    // Where every vertex has a name of its own, names do not tell kinds.
     const bool told = level > 0 && kinds[level].size() <= most_kinds;
     sorted[{level, told ? kind_of(graph.names[v]) : ""}].push_back(v);
   }
@@ -156,14 +156,14 @@ std::vector<Place> cells_of(const Graph& graph, FabricPicture& picture) {
   return out;
 }
 
-/// Of one pass of the messages of every rank.
+/// Sums one pass of the messages of every rank.
 class Senders {
  public:
   Senders(const Program& program, const FabricTraffic& traffic) : program_(program), traffic_(traffic) {
     collectives_.assign(program.groups.size(), std::vector<std::vector<Part>>(program.classes.size()));
     messages_.assign(program.groups.size(), std::vector<std::map<Peer, double>>(program.classes.size()));
   }
-  /// That share of what the op sends.
+  /// Adds a share of the bytes that the op sends.
   void add(std::uint32_t rank_class, const Block& block, const Op& op, double share) {
     if (const auto* c = std::get_if<Collective>(&op.action)) {
       std::vector<Part>& parts = collectives_[index(c->group)][rank_class];

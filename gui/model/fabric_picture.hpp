@@ -13,11 +13,11 @@
 #include "sim/des/fabric_traffic.hpp"
 #include "sim/des/shared_network.hpp"
 
-// The fabric as it is drawn: devices at the bottom, switches above, as many as can be told apart.
+// The fabric as it is drawn: devices are at the bottom, switches above, in as many cells as can be told apart.
 
 namespace orrery::gui {
 
-/// Cells of one level at most; where a level has more vertices, neighbours share a cell.
+/// Most cells of one level; where a level has more vertices, neighbours share a cell.
 inline constexpr std::uint32_t most_cells_of_level = 64;
 
 /// One vertex of the fabric, or neighbours of one level that are drawn as one.
@@ -26,14 +26,14 @@ struct FabricCell {
   std::uint32_t vertices = 0;          ///< in it
   std::vector<std::uint32_t> devices;  ///< of the lowest level: GPUs of the fabric, ascending
 };
-/// Links between two cells, of which the busiest direction of the busiest link counts.
+/// The links between two cells; the busiest direction of the busiest link counts.
 struct FabricEdge {
   std::uint32_t low_level = 0, low = 0, high_level = 0, high = 0;  ///< cells
   std::uint32_t links = 0;                                         ///< directions of cables
   double load = 0.0;                                               ///< share of its bandwidth that is used
   std::optional<LinkId> busiest;
 };
-/// A link and what it carries.
+/// A link and its load.
 struct HotLink {
   LinkId link{};
   std::string name;
@@ -50,15 +50,16 @@ struct FabricPicture {
 };
 inline constexpr std::size_t most_hot_links = 50;
 
-/// A level has vertices as far from the nearest device as each other, by links, and of one kind.
+/// Vertices of one level have the same number of links to the nearest device, and are of one kind.
 [[nodiscard]] FabricPicture make_picture(const Fabric&);
-/// With loads: bytes over bandwidth, over `seconds`.
+/// Sets the loads, which are bytes over bandwidth, over `seconds`.
 void set_loads(FabricPicture&, const Fabric&, const std::vector<LinkLoad>&, double seconds);
 /// The hottest links.  Ids are links.
 [[nodiscard]] TableContent hot_links_table(const FabricPicture&);
 
-/// Bytes that ranks send each other within a range of a traced step, one rank of each class traced: of a communication
-/// that lies in it in part, that part.  Over the whole step it is what StepTraffic says.
+/// Bytes that ranks send each other within a range of a traced step, with one rank of each class traced. A
+/// communication that lies only partly in the range counts in proportion. Over the whole step the result is that of
+/// StepTraffic.
 [[nodiscard]] std::vector<GpuTraffic> traffic_within(const Program&, const Trace&, TimeRange, const FabricTraffic&);
 
 }  // namespace orrery::gui

@@ -23,9 +23,9 @@ struct FabricRequest {
   PredictionPointer prediction;
   SimulatedPointer step;            ///< with a range: whose communications
   std::optional<TimeRange> within;  ///< unset: the whole step, as long as it is estimated
-  std::string fabric;               ///< a name of the library; empty: what the cluster's levels promise
+  std::string fabric;               ///< a name of the library; empty: the fabric that the cluster's levels imply
 };
-/// The picture, and what it is of.
+/// The picture, and the request that it answers.
 struct FabricShown {
   PredictionPointer prediction;
   FabricPicture picture;
@@ -34,7 +34,7 @@ struct FabricShown {
 };
 using FabricShownPointer = std::shared_ptr<const FabricShown>;
 
-/// Fabrics of the library on which the cluster's devices have a place: at least as many, in the same boxes.
+/// Fabrics of the library that have a place for the cluster's devices: at least as many, in the same boxes.
 [[nodiscard]] std::vector<std::string> fabrics_for(const Library&, const ClusterSpec&);
 /// Throws Error where there is no such fabric, or it is too large to be drawn.
 [[nodiscard]] FabricShown show_fabric(const FabricRequest&, const Library&);

@@ -10,8 +10,8 @@
 namespace orrery::gui {
 namespace {
 
-/// What was open in `given`, and closed by `resolved` as `changed` has it, is open again: one decision changes, and no
-/// other is written down with it.
+/// Opens again the decisions that were open in `given` and that `resolved` closed to the value that `changed` has. So
+/// one decision changes, and no other is written down with it.
 Plan opened_again(const Plan& given, const Plan& resolved, Plan changed) {
   const auto open = [&](auto Plan::*choice) {
     if (changed.*choice == resolved.*choice) changed.*choice = given.*choice;
@@ -39,10 +39,10 @@ std::uint64_t device_use(const Report& r) {
   return most;
 }
 
-/// Predicted with what its processes hold.
+/// The prediction with the memory of its processes.
 Report completed_report(const std::shared_ptr<const PricedRun>& run) { return predict(run).report; }
 
-/// "recompute none -> full" as buttons have it.
+/// The change as buttons show it: "recompute none -> full".
 std::string shown(const PlanChange& change) {
   std::string out = describe(change);
   if (const std::size_t at = out.find(" -> "); at != std::string::npos) out.replace(at, 4, " \u2192 ");
@@ -50,7 +50,7 @@ std::string shown(const PlanChange& change) {
   return out;
 }
 
-/// Every single change, as its tensors alone are predicted.
+/// Every single change, with the prediction of its tensors alone.
 std::vector<Tried> tried_changes(const Prediction& now, const std::atomic<bool>& outdated) {
   std::vector<Tried> out;
   const PlannedRun& run = now.run;
@@ -63,7 +63,7 @@ std::vector<Tried> tried_changes(const Prediction& now, const std::atomic<bool>&
       const auto priced = std::make_shared<const PricedRun>(std::move(changed));
       out.push_back({change.dimension, {shown(change), priced, predict_live(priced).report}});
     } catch (const std::exception&) {
-      continue;  // ranks that would wait for each other are no way out
+      continue;  // a change that makes ranks wait for each other is no fix
     }
   }
   return out;

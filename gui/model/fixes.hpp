@@ -11,7 +11,7 @@
 
 namespace orrery::gui {
 
-/// A change of one decision that lets a plan fit, or takes it nearest to that.
+/// A change of one decision that makes a plan fit, or brings it nearest to that.
 struct Fix {
   std::string change;                    ///< "recompute none → full"
   std::shared_ptr<const PricedRun> run;  ///< with the change; what was open stays open
@@ -19,14 +19,14 @@ struct Fix {
 };
 struct Fixes {
   PredictionPointer of;
-  /// Those that fit, the least time lost first, no two of one decision; where no single change fits, the one that
-  /// needs least memory.
+  /// The fixes that make the plan fit, least time lost first, no two of one decision. Where no single change does, it
+  /// has the one that needs least memory.
   std::vector<Fix> list;
 };
 using FixesPointer = std::shared_ptr<const Fixes>;
 
-/// Looks for them among the single changes of a plan that does not fit.  Every one is predicted as the plan in hand
-/// will be: Report::fits judges.  Empty once `outdated` is set.
+/// Looks for fixes among the single changes of a plan that does not fit. Each is predicted as the current plan will be,
+/// and Report::fits judges it. The result is empty once `outdated` is set.
 [[nodiscard]] std::vector<Fix> smallest_fixes(const Prediction&, const std::atomic<bool>& outdated,
                                               std::size_t most = 3);
 

@@ -9,16 +9,16 @@
 
 namespace orrery::gui {
 
-/// What all views look at: the range of time on the screen, the selected range, the instant,
-/// the operation, the stage and the found plan in hand.
+/// The things that all views look at: the range of time on the screen, the selected range, the instant, the operation,
+/// the stage and the selected found plan.
 ///
-/// One per window.  A view that changes it does not tell the others: all follow its signals.
+/// One per window. A view that changes it does not tell the others, because all of them follow its signals.
 class Focus : public QObject {
   Q_OBJECT
  public:
   using QObject::QObject;
 
-  /// Length of the step on show, in picoseconds; another one shows all of it and selects nothing.
+  /// Length of the step that is shown, in picoseconds. Setting another one shows all of it and selects nothing.
   [[nodiscard]] std::int64_t duration() const { return duration_; }
   void set_duration(std::int64_t);
 
@@ -29,7 +29,7 @@ class Focus : public QObject {
   [[nodiscard]] std::optional<TimeRange> selected() const { return selected_; }
   void select(std::optional<TimeRange>);
 
-  /// The instant in hand: where playing has come to.
+  /// The current instant, to which playing has come.
   [[nodiscard]] std::optional<std::int64_t> cursor() const { return cursor_; }
   void set_cursor(std::optional<std::int64_t>);  ///< clamped to the step
 

@@ -10,7 +10,7 @@
 
 namespace orrery::gui {
 
-/// Lays graphs out by Graphviz's dot, as a process: the newest request ends the one before, and one that takes longer
+/// Lays graphs out by Graphviz's dot, as a process. The newest request ends the one before, and one that takes longer
 /// than ten seconds is ended too.
 class GraphService : public QObject {
   Q_OBJECT

@@ -10,9 +10,8 @@
 
 namespace orrery::gui {
 
-/// A thread that does the newest request: one that waits is replaced by a newer
-/// one, and the one being done is told so through `outdated`, which it may look
-/// at.  submit() never blocks for longer than a copy.  The destructor tells the
+/// A thread that does the newest request. A newer request replaces one that waits, and the one being done is told so
+/// through `outdated`, which it may look at. submit() never blocks for longer than a copy. The destructor tells the
 /// running work to stop and waits for it; `work` must not throw.
 template <class Request>
 class LatestWorker {
@@ -40,7 +39,7 @@ class LatestWorker {
     }
     wake_.notify_one();
   }
-  /// Stops what is being done and forgets what waits.
+  /// Stops the running work and drops the waiting request.
   void cancel() {
     const std::lock_guard lock(mutex_);
     waiting_.reset();

@@ -11,7 +11,7 @@
 
 namespace orrery::gui {
 
-/// What can be reached from a run by turning one dimension.
+/// The runs that can be reached from a run by changing one dimension.
 struct Reachable {
   LegalValues legal;
   std::map<std::uint64_t, std::string> reasons;  ///< of refused choices: the rule

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = LessonQuestion::Kind;
 
-/// Options nearer to each other than this are no question.
+/// A question needs options that differ by at least this much.
 constexpr double least_difference = 0.01;
 
 std::string tr(const char* text) { return QCoreApplication::translate("orrery::gui", text).toStdString(); }
@@ -70,7 +70,7 @@ Verdict judge_number(const LessonQuestion& q, double right, double given) {
 Verdict judge_reach(const LessonQuestion& q, const PlannedRun& base, const std::shared_ptr<const PricedRun>& in_hand) {
   if (in_hand == nullptr) return {false, tr("No plan is open.")};
   const PlannedRun& run = in_hand->run;
-  // Another model, batch or machine answers another question.
+  // A run with another model, batch or machine answers another question.
   const Workload &w = run.workload, &asked = base.workload;
   if (run.model != base.model || w.global_batch != asked.global_batch || w.sequence_length != asked.sequence_length ||
       w.precision != asked.precision || run.cluster->devices() != base.cluster->devices() ||

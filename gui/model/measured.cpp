@@ -11,13 +11,13 @@ namespace {
 
 double gib(std::uint64_t bytes) { return Bytes::of(static_cast<double>(bytes)).in(gibibyte); }
 
-/// Of the stage whose peak is the highest.
+/// The stage whose peak is the highest.
 const StageMemory& fullest(const Report& r) {
   return *std::max_element(r.memory_by_stage.begin(), r.memory_by_stage.end(),
                            [](const StageMemory& a, const StageMemory& b) { return a.peak < b.peak; });
 }
 
-/// On the links that the cluster's levels promise.
+/// Bytes that leave nodes, on the links that the cluster's levels imply.
 double left_nodes(const Prediction& p) {
   const Fabric fabric(cluster_fabric(*p.run.cluster));
   const FabricRoutes routes{&fabric};
@@ -31,7 +31,7 @@ double left_nodes(const Prediction& p) {
   return Bytes::of(bytes).in(gibibyte);
 }
 
-/// Of the rank that takes part in most.
+/// Number of collectives of the rank that takes part in most.
 double collectives_of(const Program& program) {
   std::uint64_t most = 0;
   for (const RankClass& ranks : program.classes) {

@@ -23,7 +23,7 @@ std::vector<HeldMemory> memory_course(const Program& program, const RankTrace& t
   };
   const RankClass& ranks = program.classes[class_of(program, trace.rank)];
   for_each_op(program, ranks.setup, apply);
-  // The last entry is the fullest moment of its instant; `now` may be below it already.
+  // The last entry is the fullest moment of its instant, and `now` may be below it already.
   std::vector<HeldMemory> out{now};
   const auto leave = [&] {
     if (out.back().held == now.held) return;
@@ -53,7 +53,7 @@ std::vector<HeldMemory> course_in(const std::vector<HeldMemory>& course, TimeRan
     return range.start + static_cast<std::int64_t>(static_cast<double>(range.length()) * static_cast<double>(part) /
                                                    static_cast<double>(parts));
   };
-  // What was left before the range is held at its beginning.
+  // Memory that was left before the range is held at its beginning.
   auto at = std::lower_bound(course.begin(), course.end(), range.start,
                              [](const HeldMemory& m, std::int64_t t) { return m.time < t; });
   HeldMemory last = at == course.begin() ? course.front() : *std::prev(at);

@@ -9,7 +9,7 @@
 #include "gui/model/tables.hpp"
 #include "gui/model/time_axis.hpp"
 
-// What a rank holds while a step runs, by role: the memory's chart over time.
+// The memory that a rank holds while a step runs, by role: the memory's chart over time.
 
 namespace orrery::gui {
 
@@ -21,11 +21,11 @@ struct HeldMemory {
   friend bool operator==(const HeldMemory&, const HeldMemory&) = default;
 };
 
-/// Every instant of the rank's step at which memory is allocated or freed, in order, the first at 0; of what happens at
-/// one instant the fullest moment, and, where that is not the last, what is left as another entry of that time.
+/// Every instant of the rank's step at which memory is allocated or freed, in order, the first at 0. An instant with
+/// several changes has the fullest moment, and, where that is not the last, a second entry with what is left.
 [[nodiscard]] std::vector<HeldMemory> memory_course(const Program&, const RankTrace&);
 
-/// The course over a range, in `parts` of equal length: of each the fullest moment, at the part's beginning.  Empty
+/// The course over a range, in `parts` of equal length: the fullest moment of each part, at the part's beginning. Empty
 /// where the range or the course is.
 [[nodiscard]] std::vector<HeldMemory> course_in(const std::vector<HeldMemory>&, TimeRange, std::size_t parts);
 

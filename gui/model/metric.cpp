@@ -94,7 +94,7 @@ std::string mfu_explained(const Prediction& p) {
                      short_text(peak->second, 4), short_text(r.step_time, 4));
   return out + fmt::format(
                    "<p>Counted: {}. With what is computed again: {}.</p>"
-                   "<p>Korthikanti et al., 2023 (docs/formulas.md, <i>model_flops</i>).</p>",
+                   "<p>Korthikanti et al., 2023 (docs/formulas/counts.md, <i>model_flops</i>).</p>",
                    escaped(r.flop_convention), percent(r.hardware_flops_utilization));
 }
 

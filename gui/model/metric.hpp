@@ -23,8 +23,9 @@ struct Reading {
 };
 [[nodiscard]] Reading reading(Metric, const Prediction&);
 
-/// Against a baseline: "+3.2 %", or "+1.2 points" for shares; empty where either is unknown or nothing differs. Against
-/// one that stands on something else (is_comparable) no number: "baseline of another model".
+/// The change against a baseline: "+3.2 %", or "+1.2 points" for shares; empty where either is unknown or nothing
+/// differs. Against a baseline of another model, cluster or workload (is_comparable) there is no number: "baseline of
+/// another model".
 struct MetricChange {
   std::string text;
   bool better = false;
@@ -32,8 +33,8 @@ struct MetricChange {
 };
 [[nodiscard]] MetricChange change(Metric, const Prediction& now, const Prediction& baseline);
 
-/// The formula, its legend and the numbers of this plan, as simple HTML.  What is computed here from the numbers shown
-/// is what the report says, to rounding.
+/// The formula, its legend and the numbers of this plan, as simple HTML. Figures computed here from the numbers shown
+/// equal those of the report, to rounding.
 [[nodiscard]] std::string explanation(Metric, const Prediction&);
 
 }  // namespace orrery::gui

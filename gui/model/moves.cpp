@@ -11,7 +11,7 @@ namespace {
 
 using Motion = RankMove::Motion;
 
-/// What moves in a collective; a barrier moves nothing.
+/// The motion of a collective; a barrier moves nothing.
 std::optional<Motion> motion_of(Collective::Kind kind) {
   switch (kind) {
     case Collective::Kind::all_reduce: return Motion::all_reduce;
@@ -26,7 +26,7 @@ std::optional<Motion> motion_of(Collective::Kind kind) {
   return std::nullopt;
 }
 
-/// The three axes of the grid: those of tensor grids, else the innermost ones longer than 1.
+/// The three axes of the grid: those of tensor grids, or the innermost ones longer than 1.
 struct GridAxes {
   std::optional<Axis> layer, row, column;
 };
@@ -53,7 +53,7 @@ std::uint32_t shown(const Mesh& mesh, std::optional<Axis> axis) {
   return axis ? std::min(mesh.size(*axis), most_cells) : 1;
 }
 
-/// Each cell's group, arrow by arrow.
+/// Adds the arrows of each cell's group.
 void add_arrows(const Program& program, const Collective& c, const RankMoves& grid, RankMove& move) {
   const auto cell_of = [&](Rank rank) -> std::optional<std::uint32_t> {
     const auto at = std::find(grid.ranks.begin(), grid.ranks.end(), rank);
@@ -150,7 +150,7 @@ bool moves(const Program& program, const Block& block) {
   });
 }
 
-/// Of rank 0's class, each once.
+/// The blocks of rank 0's class, each once.
 std::vector<const Block*> blocks_of(const Program& program) {
   std::vector<const Block*> out;
   std::set<BlockId> seen;

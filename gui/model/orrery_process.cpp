@@ -55,7 +55,7 @@ void OrreryProcess::train(const PlannedRun& run, int steps, int warmup) {
   if (is_running()) return;
   folder_ = std::make_unique<QTemporaryDir>();
   PlannedRun written = run;
-  // The file lies elsewhere than the one that its paths count from.
+  // The file is in another folder than the one that its relative paths count from.
   if (!written.workload.data.empty()) written.workload.data = std::filesystem::absolute(written.workload.data).string();
   QFile plan(folder_->filePath(QStringLiteral("plan.toml")));
   const std::string text = write_plan(written);
@@ -108,7 +108,7 @@ void OrreryProcess::start(const QStringList& arguments) {
   });
   Q_EMIT progressed(0, total_, QString());
   process_->start(program(), arguments);
-  if (process_ == nullptr) return;  // it could not be started, and that has been told
+  if (process_ == nullptr) return;  // it could not be started, and that was reported
   group_ = process_->processId();
   log_timer_.start();
 }
@@ -130,7 +130,7 @@ void OrreryProcess::ended(int status, QProcess::ExitStatus how) {
     Q_EMIT failed(tr("Cancelled."));
   } else if (how == QProcess::CrashExit) {
     Q_EMIT failed(tr("orrery was ended by a signal.") + (said.isEmpty() ? QString() : u'\n' + said));
-  } else if (status > 1) {  // 1: it did not fit, or not all steps were made; there are figures all the same
+  } else if (status > 1) {  // status 1: it did not fit, or not all steps were made; there are figures nevertheless
     Q_EMIT failed(said.isEmpty() ? tr("orrery ended with status %1.").arg(status) : said);
   } else if (!trains_) {
     status == 0 ? Q_EMIT calibrated() : Q_EMIT failed(said.isEmpty() ? tr("Nothing was written.") : said);
@@ -171,7 +171,7 @@ void OrreryProcess::look_at_log() {
   const QByteArray more = log.readAll();
   log_read_ += more.size();
   line_ += more;
-  // Whole lines only; most are of operations.
+  // Reads whole lines only; most of them are about operations.
   qsizetype begin = 0;
   for (qsizetype end = line_.indexOf('\n'); end >= 0; end = line_.indexOf('\n', begin)) {
     const QByteArray line = line_.mid(begin, end - begin);

@@ -15,36 +15,35 @@ namespace orrery::gui {
 
 /// The command line's `orrery`, run as a process: it trains a plan on this machine, or measures the machine.
 ///
-/// One process at a time, the leader of a group of its own: cancel() and the destructor end all of the group.  It is
-/// told how far a run is from the log that the run writes.  Every start ends with exactly one of ran(), calibrated()
-/// and failed().
+/// It runs one process at a time, the leader of a group of its own; cancel() and the destructor end the whole group.
+/// The log that a run writes tells its progress. Every start ends with exactly one of ran(), calibrated() and failed().
 class OrreryProcess : public QObject {
   Q_OBJECT
  public:
   explicit OrreryProcess(QObject* parent = nullptr);
   ~OrreryProcess() override;
 
-  /// What is started; an empty name looks beside this program, in the build tree and along PATH.
+  /// Sets the program to start. With an empty name it looks beside this program, in the build tree and along PATH.
   void set_program(const QString& program) { program_ = program; }
   [[nodiscard]] QString program() const;
-  /// Whether what runs, or ran last, trains; else it measures.
+  /// Whether the running process, or the last one, trains; otherwise it measures.
   [[nodiscard]] bool trains() const { return trains_; }
   [[nodiscard]] bool is_running() const { return process_ != nullptr; }
   /// The process's group; 0 where none runs.
   [[nodiscard]] qint64 group() const { return group_; }
 
-  /// Trains the plan, which is resolved.  Nothing happens while something runs.
+  /// Trains the plan, which must be resolved. Nothing happens while something runs.
   void train(const PlannedRun&, int steps, int warmup);
-  /// Measures this machine; what it wrote is where all of the project look for it, or in `file`.
+  /// Measures this machine. The result goes to the place where all of the project looks for it, or to `file`.
   void calibrate(const QString& file = {});
-  /// Asks the group to end, and after two seconds makes it.
+  /// Asks the group to end, and forces it after two seconds.
   void cancel();
 
  Q_SIGNALS:
-  /// Training: steps that ended, of how many, and the loss where there is one.  Measuring: hundredths of it.  Of 0:
-  /// not known.
+  /// For training: number of ended steps, number of all, and the loss where there is one. For measuring: hundredths of
+  /// the work. A total of 0 means that it is not known.
   void progressed(int done, int total, const QString& note);
-  /// Where the trace and the report are, until the next start.
+  /// Paths of the trace and the report, valid until the next start.
   void ran(const QString& trace, const QString& report);
   void calibrated();
   /// One or several lines that say what happened.

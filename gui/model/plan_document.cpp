@@ -83,7 +83,7 @@ bool PlanDocument::has_changes() const {
 bool PlanDocument::discard_changes() {
   if (!has_changes()) return true;
   if (saved_ == nullptr) return false;
-  // Settings are none of the plan's changes: they stay.
+  // Settings are not changes of the plan, so they stay.
   Diagnostics ignored;
   auto back = price(saved_->run, ignored);
   history_.clear();
@@ -132,7 +132,7 @@ void PlanDocument::wish(const Dimension& d, std::uint64_t value, bool continues)
   const bool moves = got.value != d.get(run());
   const QString what = QString::fromStdString(fmt::format("{} {}", d.label, text_of(d, got.value)));
   if (moves) push(std::move(got.move), what, &d, continues);
-  // A wish that moves nothing still ends with views that show what is.
+  // A wish that moves nothing still makes views show the current values.
   if (!moves) Q_EMIT changed();
   Q_EMIT answered(met, QString::fromStdString(text));
 }
@@ -179,7 +179,7 @@ std::shared_ptr<const PricedRun> PlanDocument::on_this_machine(const PricedRun& 
     if (!local) return nullptr;
     cluster = std::move(*local);
     adapt_to_cores(cluster, cores_);
-    // One machine, however many ranks.
+    // The ranks are on one machine, however many there are.
     cluster.devices_per_node = static_cast<std::uint32_t>(out.run.plan.mesh.size());
     for (NetworkLevel& level : cluster.levels) level.size = cluster.devices_per_node;
     out.run.plan.placement.clear();

@@ -9,7 +9,7 @@
 #include "core/spec/hf_config.hpp"
 #include "gui/model/plan_document.hpp"
 
-// What files make of the document, and what it makes of them.
+// How files change the document, and how it is written to them.
 
 namespace orrery::gui {
 
@@ -72,7 +72,7 @@ std::optional<PlanDocument::Candidate> PlanDocument::look_at(const std::filesyst
   if (!is_open()) return plan();
   const std::string name = std::filesystem::absolute(file).string();
   const std::string known = "Known: plans, models and clusters (.toml), and config.json of a Hugging Face model.";
-  // Traces may be long; their heads tell them.
+  // Traces may be long; their heads are enough to recognise them.
   std::string head(4096, ' ');
   std::ifstream(file, std::ios::binary).read(head.data(), static_cast<std::streamsize>(head.size()));
   if (file.extension() == ".json" || looks_like_hf_config(head)) {
@@ -93,7 +93,7 @@ std::optional<PlanDocument::Candidate> PlanDocument::look_at(const std::filesyst
   }
   const auto root = parse_toml(*text, name, d);
   if (!root) return std::nullopt;
-  // Each kind of file has a table that no other has; a plan names what others have in tables.
+  // Each kind of file has a table that no other has; a plan only names what other files have in tables.
   if (root->has("plan") || root->has("mesh") || root->is_text("model") || root->is_text("cluster")) return plan();
   if (root->has("model")) return look_at_model(name, d);
   if (root->has("cluster")) return look_at_cluster(name, d);
@@ -121,7 +121,7 @@ bool PlanDocument::restore(const std::filesystem::path& from, const std::filesys
   if (run == nullptr) return false;
   take(Candidate{std::move(run), true, path, {}});
   if (saved.empty()) return true;
-  // What was saved may be gone or broken meanwhile: then nobody knows it.
+  // The saved file may be gone or broken meanwhile; then the saved plan is not known.
   Diagnostics ignored;
   saved_ = read_priced(saved, ignored);
   history_.resetClean();

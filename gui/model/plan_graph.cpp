@@ -25,11 +25,11 @@ std::string axes_of(const Group& group) {
   return out;
 }
 
-/// What one rank of the class sends and takes part in.
+/// The bytes that one rank of the class sends, and the collectives in which it takes part.
 std::vector<GroupTraffic> traffic_of(const Program& program, std::uint32_t rank_class) {
   const Rank rank = representative(program, rank_class);
   const std::uint32_t stage = program.mesh.coordinate(rank, Axis::pipeline);
-  // Collectives before messages, groups in the order of the Program.
+  // Collectives come before messages, and groups stand in the order of the Program.
   std::map<std::tuple<bool, std::uint32_t, std::uint32_t>, GroupTraffic> found;
   for (const Slot& slot : program.classes[rank_class].step) {
     const Block& block = program[slot.block];
@@ -70,7 +70,7 @@ std::vector<GroupTraffic> traffic_of(const Program& program, std::uint32_t rank_
   return out;
 }
 
-/// Layers of a pipeline rank: of all its virtual stages.
+/// The layers of a pipeline rank, over all its virtual stages.
 std::vector<std::uint32_t> layers_of(const Plan& plan) {
   const StageMap map = stage_map(plan);
   std::vector<std::uint32_t> out(plan.mesh.size(Axis::pipeline));
@@ -84,7 +84,7 @@ std::vector<std::uint32_t> layers_of(const Plan& plan) {
   return out;
 }
 
-/// Alike but for their numbers: the same groups send as much, to stages as far away.
+/// Whether stages are alike except for their numbers: the same groups send as much, to stages as far away.
 bool alike(const std::vector<GroupTraffic>& a, const std::vector<GroupTraffic>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const GroupTraffic& x, const GroupTraffic& y) {
     const auto away = [](const GroupTraffic& t) { return t.to ? std::int64_t{*t.to} - std::int64_t{t.stage} : 0; };
@@ -188,7 +188,7 @@ TableContent plan_graph_table(const PlanGraph& graph) {
 }
 
 std::string dot_of(const PlanGraph& graph) {
-  // Stages below each other, the groups of each in a row beside it.
+  // Stages stand below each other, with the groups of each in a row beside it.
   std::string out =
       "digraph plan {\n  nodesep=0.2;\n  ranksep=0.45;\n  node [shape=box, fontname=\"DejaVu Sans\", fontsize=11];\n  "
       "edge [fontname=\"DejaVu Sans\", fontsize=11];\n";
@@ -201,7 +201,7 @@ std::string dot_of(const PlanGraph& graph) {
   for (std::size_t n = 0; n < graph.stages.size(); ++n) {
     const StageNode& stage = graph.stages[n];
     out += fmt::format("  s{} [label=\"{}\", group=stages];\n", n, escaped(stage_label(stage)));
-    // Stages stand below each other in their order: side by side they are too wide to be read.
+    // Stages stand below each other in their order, because side by side they are too wide to be read.
     if (n > 0) out += fmt::format("  s{} -> s{} [style=invis, weight=100];\n", n - 1, n);
     std::vector<std::pair<std::string, std::string>> groups;  // with what they do
     for (const GroupTraffic& t : graph.traffic) {

@@ -9,11 +9,12 @@
 #include "gui/model/prediction.hpp"
 #include "gui/model/tables.hpp"
 
-// The plan as a graph: pipeline stages, the groups of ranks that communicate in each, and what they send in a step.
+// The plan as a graph: pipeline stages, the groups of ranks that communicate in each, and the bytes that they send in a
+// step.
 
 namespace orrery::gui {
 
-/// Collectives of one kind within one group of a stage, or messages to another stage; of one rank in one step.
+/// Collectives of one kind within one group of a stage, or messages to another stage, for one rank in one step.
 struct GroupTraffic {
   std::uint32_t stage = 0;
   std::string group;  ///< "tensor"; of messages "pipeline"
@@ -23,7 +24,7 @@ struct GroupTraffic {
   std::uint64_t count = 0;
   double bytes = 0.0;  ///< payloads, together
 };
-/// A stage: neighbours that do alike are one node.
+/// A stage; neighbours that do the same are one node.
 struct StageNode {
   std::uint32_t first = 0, last = 0;
   std::uint32_t ranks = 0;   ///< of one stage
@@ -32,15 +33,15 @@ struct StageNode {
 };
 struct PlanGraph {
   std::vector<StageNode> stages;
-  std::vector<GroupTraffic> traffic;  ///< of the first stage of each node, and messages from it
+  std::vector<GroupTraffic> traffic;  ///< of the first stage of each node, with the messages from it
 };
 [[nodiscard]] PlanGraph make_plan_graph(const Prediction&);
 /// Ids count rows.
 [[nodiscard]] TableContent plan_graph_table(const PlanGraph&);
-/// For Graphviz; nodes are named s0, s1 (StageNode, in order) and s0g0 (a group of it).
+/// The graph as a text for Graphviz; nodes are named s0, s1 (StageNode, in order) and s0g0 (a group of it).
 [[nodiscard]] std::string dot_of(const PlanGraph&);
 
-/// The StageNode that such a name stands for; nothing for a group of it.
+/// The StageNode with this name; empty for a group of it.
 [[nodiscard]] std::optional<std::size_t> stage_node(const std::string& name);
 
 /// A graph as Graphviz lays it out (dot -Tplain), in inches, y upwards.
@@ -58,7 +59,7 @@ struct GraphLayout {
   std::vector<Node> nodes;
   std::vector<Edge> edges;
 };
-/// Empty where the text is nothing that dot writes.
+/// Empty where dot did not write the text.
 [[nodiscard]] std::optional<GraphLayout> read_plain(const std::string& text);
 
 }  // namespace orrery::gui

@@ -17,7 +17,7 @@
 
 namespace orrery::gui {
 
-/// A valid plan with its cluster and what prices it: all that a prediction needs.
+/// A valid plan with its cluster and its prices: everything that a prediction needs.
 struct PricedRun {
   PlannedRun run;
   std::shared_ptr<const CalibrationChoice> prices;
@@ -33,7 +33,7 @@ struct Prediction {
   std::shared_ptr<const Program> program;
   Report report;
   std::vector<PeakTensors>
-      tensors;            ///< what each stage holds at its peak, as `orrery estimate --memory`; once complete
+      tensors;            ///< tensors of each stage at its peak, as in `orrery estimate --memory`; once complete
   bool complete = false;  ///< what the process holds is in the report too
   double seconds = 0.0;   ///< that the estimate took
 };
@@ -41,17 +41,17 @@ struct Prediction {
 /// Resolves, lowers and estimates: milliseconds, whatever the cluster.  Requires a run that passes check().
 /// Throws Error when ranks wait for each other forever.
 [[nodiscard]] Prediction predict_live(std::shared_ptr<const PricedRun>);
-/// The same with what the process holds, for which the allocator is played through a step, and with the tensors of the
-/// peaks: ten times as long and more.
+/// The same with the memory of the process, for which the allocator is played through a step, and with the tensors of
+/// the peaks. It takes ten times as long and more.
 [[nodiscard]] Prediction completed(Prediction);
-/// Both.
+/// Runs both.
 [[nodiscard]] Prediction predict(std::shared_ptr<const PricedRun>);
 
-/// What prices it.
+/// The cost model that prices it.
 [[nodiscard]] CostModel costs_of(const Prediction&);
 
-/// What `orrery simulate` answers: one traced rank for each class; with the critical path and what faster ops would
-/// bring, where wished.  Throws SimulationCancelled once `cancelled` is set.
+/// The answer of `orrery simulate`: one traced rank for each class; where wished, with the critical path and the gains
+/// from faster ops. Throws SimulationCancelled once `cancelled` is set.
 [[nodiscard]] Simulation simulate_step(const Prediction&, const std::atomic<bool>& cancelled,
                                        bool critical_path = false);
 

@@ -8,7 +8,7 @@ namespace orrery::gui {
 Timeline make_timeline(const Program& program, const ProfiledStep& step) {
   Timeline out;
   out.duration = step.duration;
-  // What computes stands first, whether it ran or not, so that the same kind has the same colour in every profile.
+  // Computing kinds stand first, whether they ran or not, so that one kind has the same colour in every profile.
   std::map<std::pair<WorkKind, std::uint32_t>, std::uint32_t> kinds;
   for (std::size_t k = 0; k < work_kind_count; ++k) {
     const auto kind = static_cast<WorkKind>(k);

@@ -64,7 +64,7 @@ std::vector<bool> pareto_front(const std::vector<std::pair<double, double>>& poi
   std::vector<bool> front(points.size(), false);
   double least = std::numeric_limits<double>::infinity();  // second figure of those with a smaller first
   for (std::size_t i = 0; i < order.size();) {
-    // Of one first figure only those with the least second one can be on the front.
+    // Among points with one first figure only those with the least second one can be on the front.
     const auto [x, y] = points[order[i]];
     std::size_t end = i;
     for (; end < order.size() && points[order[end]].first == x; ++end) {

@@ -28,15 +28,16 @@ struct SearchEnd {
   std::string failure;  ///< empty: none
 };
 
-/// The planner on a thread of its own.  Plans stream in as they enter the best so far; cancelling keeps what is known.
+/// The planner on a thread of its own. Plans stream in as they enter the best so far. A cancelled search keeps its
+/// plans.
 class SearchService : public QObject {
   Q_OBJECT
  public:
   explicit SearchService(QObject* parent = nullptr);
   ~SearchService() override;
 
-  /// Begins a search for the model, workload and cluster of the run, one at a time: ignored while one is running.
-  /// Wrong limits are in the diagnostics, and nothing begins.
+  /// Begins a search for the model, workload and cluster of the run, one at a time; ignored while one is running. Wrong
+  /// limits are in the diagnostics, and nothing begins.
   bool start(const PricedRun&, const SearchWish&, Diagnostics&);
   void cancel() { cancel_ = true; }
   [[nodiscard]] bool is_running() const { return running_; }
@@ -52,12 +53,12 @@ class SearchService : public QObject {
   std::thread thread_;
 };
 
-/// Sets a found plan's report against the whole device and tells its prices.  What its process holds is not told: a
-/// large plan's takes a quarter of a second, and whoever takes the plan has it predicted.
+/// Compares a found plan's report with the whole device and adds its prices. It leaves out the memory of its process,
+/// which takes a quarter of a second for a large plan. A person who takes the plan gets it predicted.
 void complete_report(FoundPlan&, const PricedRun&);
 
-/// The plans that no other plan beats in both figures, by their place in the list: those with less time have more
-/// memory.  Of equal ones all.
+/// The plans that no other plan beats in both figures, by their place in the list; those with less time have more
+/// memory. Equal plans are all on it.
 [[nodiscard]] std::vector<bool> pareto_front(const std::vector<std::pair<double, double>>& points);
 
 }  // namespace orrery::gui

@@ -39,7 +39,7 @@ PredictionService::PredictionService(QObject* parent)
 PredictionPointer PredictionService::tell(Prediction&& p) {
   auto done = std::make_shared<const Prediction>(std::move(p));
   post(this, [this, done] {
-    // An older one that is complete only now is no news.
+    // An older prediction that becomes complete only now is not reported.
     if (!done->complete || done->of == newest_) Q_EMIT predicted(done);
   });
   return done;
@@ -67,7 +67,7 @@ SimulationService::SimulationService(QObject* parent, bool analyses)
           post(this, [this, step] { Q_EMIT simulated(step); });
           if (analyses && operations <= most_analysed_operations && !outdated) analyse(step, outdated);
         } catch (const SimulationCancelled&) {
-          // A newer request waits, or nobody wants the answer.
+          // A newer request waits, or the answer is not wanted any more.
         } catch (const std::exception& e) {
           post(this, [this, why = QString::fromStdString(e.what())] { Q_EMIT failed(why); });
         }
@@ -83,8 +83,8 @@ void SimulationService::analyse(const SimulatedPointer& step, const std::atomic<
   const auto tell = [this](const StepAnalysis& a) {
     post(this, [this, told = std::make_shared<const StepAnalysis>(a)] { Q_EMIT analysed(told); });
   };
-  // Ranks that take turns on cores are simulated one by one, those of unlike nodes kind by kind, and the trace has one
-  // of each class only.
+  // Ranks that take turns on cores are simulated one by one, and those of unlike nodes kind by kind; the trace has only
+  // one rank of each class.
   if (prices.core_count == 0 && prices.kinds == 1) {
     analysis.path = critical_path(*p.program, prices, program_classes(*p.program), step->simulation.trace);
     analysis.marks = path_marks(step->timeline, analysis.path);

@@ -33,8 +33,8 @@ struct StepAnalysis {
 };
 using AnalysisPointer = std::shared_ptr<const StepAnalysis>;
 
-/// Predicts on threads of its own: latest request wins, answers come in the order of the requests.  Each request is
-/// answered at once, and, unless a newer one has come, again when it is complete, which nobody waits for.
+/// Predicts on threads of its own. The latest request wins, and answers come in the order of the requests. Each request
+/// is answered at once, and, unless a newer one has come, again when it is complete, which no caller waits for.
 class PredictionService : public QObject {
   Q_OBJECT
  public:
@@ -53,9 +53,9 @@ class PredictionService : public QObject {
   LatestWorker<std::shared_ptr<const PricedRun>> worker_;  ///< last: its thread uses the others
 };
 
-/// Simulates on a thread of its own; a newer request stops the older.  When a step is there it is analysed: first who
-/// waits for whom and the critical path, then, by simulating the step again for each kind of op on it, what faster ops
-/// would bring.
+/// Simulates on a thread of its own; a newer request stops the older. When the step is there it is analysed. First come
+/// the waits and the critical path, then, by simulating the step again for each kind of op on it, the gains from faster
+/// ops.
 class SimulationService : public QObject {
   Q_OBJECT
  public:
@@ -74,11 +74,11 @@ class SimulationService : public QObject {
   LatestWorker<PredictionPointer> worker_;  ///< last: its thread uses the others
 };
 
-/// Operations of the traced ranks above which a step is not drawn.
+/// A step with more operations of the traced ranks is not drawn.
 inline constexpr std::uint64_t most_drawn_operations = std::uint64_t{1} << 24;
-/// Above which it is not analysed: that takes a hundred bytes for each.
+/// A step with more of them is not analysed, because that takes a hundred bytes for each.
 inline constexpr std::uint64_t most_analysed_operations = std::uint64_t{1} << 22;
-/// Those of one rank of each class.
+/// The operations of one rank of each class.
 [[nodiscard]] std::uint64_t traced_operations(const Program&);
 
 }  // namespace orrery::gui

@@ -52,7 +52,7 @@ Session::Session(std::filesystem::path folder) : folder_(std::move(folder)) {
   std::error_code failure;
   std::filesystem::create_directories(folder_, failure);
   lock_ = std::make_unique<QLockFile>(file("lock"));
-  // A program that was ended leaves its lock; whether it still runs is what counts, not how old the lock is.
+  // A program that was ended leaves its lock. What counts is whether it still runs, not how old the lock is.
   lock_->setStaleLockTime(0);
   mine_ = lock_->tryLock(0);
 }

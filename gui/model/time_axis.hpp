@@ -8,10 +8,10 @@
 
 namespace orrery::gui {
 
-/// Least range of time that can be looked at: ten picoseconds for each pixel of a wide screen.
+/// Shortest range of time that can be looked at: ten picoseconds for each pixel of a wide screen.
 inline constexpr std::int64_t least_range = 40'000;
 
-/// From times to pixels and back: `range` fills `width` pixels.
+/// Converts times to pixels and back: `range` fills `width` pixels.
 ///
 ///     x = (t - start) width / length
 struct TimeAxis {
@@ -21,19 +21,19 @@ struct TimeAxis {
   [[nodiscard]] std::int64_t time_of(double x) const;  ///< rounded down
 };
 
-/// The range after zooming by `factor` (below 1: closer) around `time`, which keeps its place on the screen as far as
+/// The range after zooming by `factor` (below 1: closer) around `time`. `time` keeps its place on the screen as far as
 /// the step's ends allow.
 [[nodiscard]] TimeRange zoomed(TimeRange, std::int64_t around, double factor, std::int64_t duration);
-/// Moved by a share of its own length, and held inside the step.
+/// The range moved by a share of its own length, and held inside the step.
 [[nodiscard]] TimeRange panned(TimeRange, double share, std::int64_t duration);
-/// As near as it can be inside [0, duration), no shorter than least_range or the whole step.
+/// The nearest range inside [0, duration) that is no shorter than least_range or the whole step.
 [[nodiscard]] TimeRange clamped(TimeRange, std::int64_t duration);
 
 struct Tick {
   std::int64_t time = 0;
   std::string label;  ///< "1.25 s"
 };
-/// Round times (1, 2 or 5 times a power of ten), at most one for every `spacing` pixels; labels say as many digits as
+/// Round times (1, 2 or 5 times a power of ten), at most one for every `spacing` pixels. Labels have as many digits as
 /// tell neighbours apart.
 [[nodiscard]] std::vector<Tick> ticks(const TimeAxis&, int spacing);
 

@@ -45,7 +45,7 @@ class Names {
   std::array<std::uint32_t, operation_count> number_{};  ///< plus one
 };
 
-/// Live bytes from the Alloc and Free ops of setup and step, which take the instants of the trace.
+/// Live bytes from the Alloc and Free ops of setup and step, at the instants of the trace.
 std::vector<MemoryPoint> memory_of(const Program& program, const RankTrace& trace) {
   std::int64_t live = 0, peak = 0;
   const auto apply = [&](const OpRun& run) {
@@ -181,7 +181,7 @@ std::optional<std::int64_t> previous_event(const Timeline& timeline, std::int64_
 }
 
 std::vector<KindStatistics> statistics(const Timeline& timeline, TimeRange range) {
-  // What lanes do by name; behind it what compute lanes wait for by name, messages, and the bubble.
+  // First come the names of what lanes do; then the names of what compute lanes wait for, messages, and the bubble.
   const std::size_t names = timeline.names.size();
   std::vector<KindStatistics> kinds(2 * names + 2);
   for (std::size_t n = 0; n < names; ++n) {

@@ -13,7 +13,7 @@
 
 namespace orrery::gui {
 
-/// What a slice is, as far as it has a colour and a name of its own.
+/// The kind of a slice, if it has a colour and a name of its own.
 enum class SliceKind : std::uint8_t {
   forward,
   backward,
@@ -45,7 +45,7 @@ struct TimeRange {
   friend bool operator==(const TimeRange&, const TimeRange&) = default;
 };
 
-/// What one lane of a rank does, in order of time; no two overlap.
+/// The slices of one lane of a rank, in order of time; no two overlap.
 struct TimelineLane {
   Lane lane;
   std::string name;  ///< "compute", "tensor"
@@ -62,11 +62,11 @@ struct IdleRange {
 /// Live device memory from `time` on, until the next point.
 struct MemoryPoint {
   std::int64_t time = 0;
-  std::uint64_t live = 0;  ///< bytes, once all that changes at that instant has changed
+  std::uint64_t live = 0;  ///< bytes, after all changes of that instant
   std::uint64_t peak = 0;  ///< most while it changed
 };
 
-/// A rank with its lanes that do anything, the compute lane first.
+/// A rank with its busy lanes, the compute lane first.
 struct TimelineRank {
   Rank rank{};
   std::uint32_t stage = 0;  ///< its place in the pipeline
@@ -92,7 +92,7 @@ using TimelinePointer = std::shared_ptr<const Timeline>;
 /// no slice.
 [[nodiscard]] Timeline make_timeline(const Program&, const Trace&);
 
-/// The slice of the lane that covers `time`; else none.
+/// The slice of the lane that covers `time`; null where there is none.
 [[nodiscard]] const Slice* slice_at(const TimelineLane&, std::int64_t time);
 /// The first slice that starts after `time`, and the last that ends by `time`; null where there is none.
 [[nodiscard]] const Slice* slice_after(const TimelineLane&, std::int64_t time);
@@ -105,14 +105,14 @@ using TimelinePointer = std::shared_ptr<const Timeline>;
 [[nodiscard]] std::optional<std::int64_t> next_event(const Timeline&, std::int64_t time);
 [[nodiscard]] std::optional<std::int64_t> previous_event(const Timeline&, std::int64_t time);
 
-/// What one kind of operation does inside a range, summed over ranks.
+/// The time of one kind of operation inside a range, summed over ranks.
 struct KindStatistics {
   std::string name;  ///< of Timeline::names; idle: "bubble", "waiting for all_reduce tensor"
   std::int64_t time = 0;
   std::uint64_t count = 0;  ///< slices that touch the range; idle: stretches
   bool idle = false;
 };
-/// Most time first: of what lanes do, then of what compute lanes are idle for.
+/// The kinds with most time first: those of lanes, then those for which compute lanes are idle.
 [[nodiscard]] std::vector<KindStatistics> statistics(const Timeline&, TimeRange);
 
 }  // namespace orrery::gui

@@ -24,17 +24,18 @@ struct SlicePlace {
 };
 [[nodiscard]] const Slice& slice_of(const Timeline&, const SlicePlace&);
 [[nodiscard]] OpPlace op_of(const Timeline&, const SlicePlace&);
-/// The slice of an op; none where it took no time.  By halving: on every lane ops run in list order.
+/// The slice of an op; empty where the op took no time. It searches by halving, because on every lane ops run in list
+/// order.
 [[nodiscard]] std::optional<SlicePlace> place_of(const Timeline&, const OpPlace&);
-/// Position of a rank; none where the trace left it out.
+/// Position of a rank; empty where the trace left it out.
 [[nodiscard]] std::optional<std::uint32_t> rank_position(const Timeline&, Rank);
 
-/// What is looked for among slices: words, all of which must hold.
+/// A search among slices by words, all of which must match.
 ///
 ///     rank 3   stage 1   microbatch 4   layer 7   op 118     the slice's number of that kind
 ///     any other word                                         is part of the operation's name or kind
 ///
-/// "mb" says microbatch too; letters' case does not matter.
+/// The word "mb" stands for microbatch too, and the case of letters does not matter.
 class SliceQuery {
  public:
   SliceQuery(const Timeline&, std::string_view text);
@@ -48,7 +49,7 @@ class SliceQuery {
 };
 
 [[nodiscard]] std::uint64_t count_matches(const Timeline&, const SliceQuery&);
-/// The next match behind `from` (or before it), in order of start, rank and lane; from none: the first (last).  Past
+/// The next match behind `from` (or before it), in order of start, rank and lane; without `from` the first (last). Past
 /// the end it goes on at the other end.
 [[nodiscard]] std::optional<SlicePlace> next_match(const Timeline&, const SliceQuery&, std::optional<SlicePlace> from,
                                                    bool forward);

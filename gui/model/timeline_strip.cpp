@@ -7,7 +7,7 @@ namespace orrery::gui {
 
 std::uint8_t colour_key(const Slice& slice, SliceColour colour) {
   const auto kind = static_cast<std::uint8_t>(slice.kind);
-  // Kernels tell no pass and no microbatch: each kind of work has a colour.
+  // The names of kernels tell no pass and no microbatch, so each kind of work has a colour.
   if (slice.kind == SliceKind::kernel) {
     return static_cast<std::uint8_t>(slice_kind_count + microbatch_colours + slice.name % microbatch_colours);
   }

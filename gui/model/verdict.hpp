@@ -7,15 +7,16 @@
 
 #include "core/record/report.hpp"
 
-// Whether a plan fits, and by how much: the one place that the window takes it from.
+// Whether a plan fits, and by how much. The window takes it only from here.
 
 namespace orrery::gui {
 
-/// What a process of the stage holds of its device, as far as the report tells: what the caching allocator reserves,
-/// with the context and the communicators; before that is known, and where nothing is known of processes, its tensors.
+/// Bytes that a process of the stage holds on its device, as far as the report tells: what the caching allocator
+/// reserves, with the context and the communicators. Before that is known, and where nothing is known of processes, it
+/// is the bytes of its tensors.
 [[nodiscard]] std::uint64_t process_of(const Report&, const StageMemory&);
 
-/// A kind of memory whose size is known.
+/// A kind of memory with a known size.
 struct MemoryUse {
   enum class Where : std::uint8_t { device, host, disk };
   Where where = Where::device;
@@ -23,7 +24,7 @@ struct MemoryUse {
   std::optional<std::uint32_t> stage{};  ///< of the device: the one that leaves least
 };
 
-/// What a report says of memory.  `fits` is Report::fits; the figures are the report's.
+/// The verdict of a report on memory. `fits` is Report::fits; the figures are the report's.
 struct FitVerdict {
   bool fits = true;
   bool whole = false;           ///< what processes hold is counted, not only tensors

@@ -1,6 +1,6 @@
 #pragma once
 
-// QCustomPlot's header is written with Qt's keywords, which other headers cannot bear (a Program has slots).
+// QCustomPlot's header uses Qt's keywords, which other headers do not tolerate (a Program has slots).
 #define signals Q_SIGNALS
 #define slots Q_SLOTS
 #define foreach Q_FOREACH

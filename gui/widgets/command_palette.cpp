@@ -54,7 +54,7 @@ constexpr OwnKey own_keys[] = {
 
 QString full_name(const QAction& action) {
   QString out = plain(action.text());
-  // The menus that it is in, from the innermost.
+  // Collects the menus that contain the action, from the innermost.
   for (const QObject* at : action.associatedObjects()) {
     const auto* menu = qobject_cast<const QMenu*>(at);
     if (menu == nullptr) continue;
@@ -70,7 +70,7 @@ QString full_name(const QAction& action) {
 QList<QAction*> listed_actions(const QWidget& window) {
   QList<QAction*> out;
   for (QAction* a : window.findChildren<QAction*>()) {
-    // Those of a menu bar open menus, and those of text fields belong to their fields.
+    // The actions of a menu bar open menus, and those of text fields belong to their fields.
     const QList<QObject*> places = a->associatedObjects();
     const bool in_menu = std::any_of(places.begin(), places.end(),
                                      [](const QObject* o) { return qobject_cast<const QMenu*>(o) != nullptr; });
@@ -101,7 +101,7 @@ CommandPalette::CommandPalette(QWidget& window) : QDialog(&window), window_(wind
   column->addWidget(list_);
   resize(560, 380);
   connect(words_, &QLineEdit::textChanged, this, [this](const QString& text) {
-    // The words, in their order, with anything between.
+    // Matches the words in their order, with anything between.
     QStringList parts = text.split(u' ', Qt::SkipEmptyParts);
     for (QString& part : parts) part = QRegularExpression::escape(part);
     found_.setFilterRegularExpression(

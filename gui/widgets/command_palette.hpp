@@ -10,7 +10,7 @@ class QListView;
 
 namespace orrery::gui {
 
-/// What an action is called in lists of them: "File \u25b8 Save", without the marks of keys.
+/// The name of an action in lists of actions: "File \u25b8 Save", without the marks of keys.
 [[nodiscard]] QString full_name(const QAction&);
 /// The actions of a window that have a name and can be listed, by full name.
 [[nodiscard]] QList<QAction*> listed_actions(const QWidget& window);
@@ -36,7 +36,7 @@ class CommandPalette : public QDialog {
   QListView* list_;
 };
 
-/// Every key that does something, as a table.
+/// A table of every key that does something.
 class ShortcutSheet : public QDialog {
   Q_OBJECT
  public:

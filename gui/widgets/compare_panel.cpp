@@ -51,7 +51,7 @@ ComparePanel::ComparePanel(PlanDocument& document, std::function<QString(QWidget
     told_soon_.stop();
     view_->set_message(why);
   });
-  // Most comparisons come at once.
+  // Most comparisons come almost at once.
   told_soon_.setSingleShot(true);
   told_soon_.setInterval(300);
   connect(&told_soon_, &QTimer::timeout, this,
@@ -118,7 +118,8 @@ void ComparePanel::compare() {
     return view_->set_message(tr("A measured trace is the second side; the first is what it is set against."));
   }
   if (!b.trace_file.isEmpty()) {
-    // A measurement is of one plan: the first side, on the machine that it ran on; of a profile its own cluster.
+    // A measurement belongs to one plan: the first side, on the machine that it ran on; for a profile that is its own
+    // cluster.
     Diagnostics d;
     if (a.run && !is_profile(b.trace_file)) a.run = document_.on_this_machine(*a.run, d);
     b.run = a.run;

@@ -13,22 +13,22 @@ namespace orrery::gui {
 
 class CompareView;
 
-/// Two plans side by side, or the plan in hand beside a measured step of it.
+/// Two plans side by side, or the current plan beside a measured step of it.
 ///
-/// A side is the plan in hand, the pinned baseline, another plan file, or (the second) a trace that `orrery run`
-/// recorded.  Follows the plan in hand while it can be seen.
+/// A side is the current plan, the pinned baseline, another plan file, or (the second) a trace that `orrery run`
+/// recorded. It follows the current plan while it can be seen.
 class ComparePanel : public QWidget {
   Q_OBJECT
  public:
-  /// `ask` names a file to open; empty: none.
+  /// `ask` asks for a file to open; empty: none was chosen.
   ComparePanel(PlanDocument&, std::function<QString(QWidget*)> ask, QWidget* parent = nullptr);
-  /// Null: none is pinned.
+  /// Null means that none is pinned.
   void set_baseline(PredictionPointer);
   void set_plan(PredictionPointer);
-  /// A plan file or a measured trace, as the second side.  Shows what is wrong with it.
+  /// Takes a plan file or a measured trace as the second side. Shows the mistakes in it.
   void take_file(const QString&);
   [[nodiscard]] CompareView& view() { return *view_; }
-  /// Whether what is shown belongs to the sides as they are.
+  /// Whether the comparison belongs to the sides as they are.
   [[nodiscard]] bool is_settled() const { return !waiting_ && !outdated_; }
 
  protected:
@@ -49,7 +49,7 @@ class ComparePanel : public QWidget {
   QComboBox *first_, *second_;
   CompareView* view_;
   bool waiting_ = false, outdated_ = true;
-  QTimer told_soon_;  ///< that what is shown is of sides that are no more
+  QTimer told_soon_;  ///< says that the comparison belongs to former sides
 };
 
 }  // namespace orrery::gui

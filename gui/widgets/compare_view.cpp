@@ -28,7 +28,7 @@ CompareView::CompareView(QWidget* parent) : QWidget(parent) {
   }
   outdated_->setObjectName(QStringLiteral("compare-outdated"));
   notes_->setObjectName(QStringLiteral("compare-notes"));
-  // Charts without figures are no sight.
+  // Charts without figures are not shown.
   empty_ = new QLabel(this);
   empty_->setObjectName(QStringLiteral("compare-message"));
   empty_->setAlignment(Qt::AlignCenter);
@@ -102,7 +102,7 @@ void CompareView::show_comparison(const ComparisonPointer& comparison) {
     notes +=
         tr("The second has %1: changes are not told as percentages.").arg(QString::fromStdString(text_of(c.basis())));
   }
-  // Of two plans the figures are of different things, which is the point; of a measurement it is a warning.
+  // The figures of two plans may be for different things on purpose; with a measurement that is a warning.
   if (c.has_measurement()) {
     for (const std::string& m : c.figures.mismatches) notes += QString::fromStdString(m);
     for (const std::string& n : c.notes) notes += QString::fromStdString(n);

@@ -16,16 +16,16 @@ namespace orrery::gui {
 class TimelineView;
 class WaterfallChart;
 
-/// Two steps, one above the other on one scale of time; below them where the time went, figures, operations and what
-/// the plans decide differently.
+/// Two steps, one above the other on one scale of time. Below them are the parts of the time, figures, operations, and
+/// the decisions in which the plans differ.
 class CompareView : public QWidget {
   Q_OBJECT
  public:
   explicit CompareView(QWidget* parent = nullptr);
   void show_comparison(const ComparisonPointer&);
-  /// In place of everything: there is no comparison any more.
+  /// Shows a message in place of everything, because there is no comparison any more.
   void set_message(const QString&);
-  /// Greys what is shown and says why it is not of what is in hand; empty: it is.
+  /// Greys the view and says why it does not belong to the current plans; empty: it does.
   void set_outdated(const QString& why);
   [[nodiscard]] bool is_outdated() const;
   [[nodiscard]] const ComparisonPointer& comparison() const { return comparison_; }

@@ -91,7 +91,7 @@ void DimensionEditor::show_run(const PlannedRun& run) {
     list_->setCurrentIndex(static_cast<int>(value_));
     return;
   }
-  // The slider stands on its value, known to be legal, whatever else is.
+  // The slider stands on its value, which is known to be legal, whatever else is.
   const auto at = std::lower_bound(legal_.begin(), legal_.end(), value_);
   if (at == legal_.end() || *at != value_) legal_.insert(at, value_);
   place_slider();
@@ -108,7 +108,7 @@ void DimensionEditor::show_reachable(const Reachable& to) {
     setEnabled(to.reasons.size() + 1 < static_cast<std::size_t>(list_->count()));
     return;
   }
-  // While the slider is dragged its scale stays: what is legal from the new value is shown afterwards.
+  // The slider's scale stays while it is dragged; the values that are legal from the new one are shown afterwards.
   if (slider_->isSliderDown()) return;
   legal_ = to.legal.values;
   place_slider();

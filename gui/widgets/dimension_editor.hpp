@@ -12,20 +12,20 @@ class QSpinBox;
 
 namespace orrery::gui {
 
-/// One dimension of the plan: a slider and a number together, or a list of names.  The slider stands on legal values
-/// only; what is typed is a wish.  In lists, what is not legal is greyed.
+/// One dimension of the plan: a slider and a number together, or a list of names. The slider stands only on legal
+/// values; a typed value is a wish. Lists grey their illegal values.
 class DimensionEditor : public QWidget {
   Q_OBJECT
  public:
   explicit DimensionEditor(const Dimension&, QWidget* parent = nullptr);
-  /// Shows the run's value; which others can be reached from it is told by show_reachable, and until then those of the
-  /// run before stand.
+  /// Shows the run's value. show_reachable tells which others can be reached from it; until then those of the run
+  /// before are shown.
   void show_run(const PlannedRun&);
   void show_reachable(const Reachable&);
   [[nodiscard]] const Dimension& dimension() const { return dimension_; }
 
  Q_SIGNALS:
-  /// `continues`: the same drag has already wished for something else.
+  /// `continues` means that the same drag has already wished for another value.
   void wished(std::uint64_t value, bool continues);
 
  private:

@@ -22,7 +22,7 @@ constexpr double points_per_inch = 72.0;
 
 QString tr(const char* text) { return QCoreApplication::translate("orrery::gui", text); }
 
-/// Charts keep pictures of themselves, so they are drawn anew: in lines, where the paper takes lines.
+/// Charts keep pictures of themselves, so they are drawn anew: as lines, where the paper supports lines.
 void paint(QWidget& view, QPaintDevice& paper) {
   QCPPainter painter;
   painter.begin(&paper);
@@ -76,7 +76,7 @@ QByteArray pdf_of(QWidget& view) {
   return out;
 }
 
-/// The tables of a view, an empty line between them.
+/// The tables of a view, separated by empty lines.
 QByteArray csv_of_view(const QWidget& view) {
   QString out;
   for (const QTableView* table : view.findChildren<QTableView*>()) {

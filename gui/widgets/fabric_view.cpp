@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint32_t idle = std::numeric_limits<std::uint32_t>::max();
 constexpr double margin = 12.0;
-/// Lines nearer to the pointer than this are under it, in pixels.
+/// Lines nearer to the pointer than this, in pixels, count as under it.
 constexpr double reach = 5.0;
 
 double distance(const QPointF& p, const QLineF& line) {
@@ -106,7 +106,7 @@ void FabricView::paint_cell(QPainter& painter, std::uint32_t level, std::uint32_
   painter.setBrush(palette().color(QPalette::Button));
   painter.drawRect(rect);
   if (level == 0) {
-    // Each device a strip, in the colour of its group.
+    // Each device is a strip, in the colour of its group.
     const auto count = static_cast<double>(cell.devices.size());
     painter.setPen(Qt::NoPen);
     for (std::size_t i = 0; i < cell.devices.size(); ++i) {
@@ -149,7 +149,7 @@ void FabricView::paintEvent(QPaintEvent*) {
   }
   painter.setRenderHint(QPainter::Antialiasing);
   const FabricPicture& picture = shown_->picture;
-  // The busy ones on top.
+  // Busy links are drawn on top.
   std::vector<const FabricEdge*> edges;
   for (const FabricEdge& e : picture.edges) {
     if (e.low_level != e.high_level || e.low != e.high) edges.push_back(&e);

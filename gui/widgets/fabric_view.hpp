@@ -8,9 +8,9 @@
 
 namespace orrery::gui {
 
-/// The fabric: devices below, coloured by their group along an axis, switches above, links coloured by load.  A device
-/// dragged on another one asks for their ranks to change places.  By keyboard: left and right go from device to device,
-/// Space takes one up and, on another, puts it down; Escape lets it go.
+/// The fabric: devices are below, coloured by their group along an axis, switches above, and links are coloured by
+/// load. Dragging a device onto another one asks to exchange their ranks. By keyboard, left and right go from device to
+/// device. Space takes one up and, on another, puts it down; Escape lets it go.
 class FabricView : public QWidget {
   Q_OBJECT
  public:
@@ -38,13 +38,13 @@ class FabricView : public QWidget {
   bool event(QEvent*) override;
 
  private:
-  /// The rank on a device of the fabric; none where the plan leaves it idle.
+  /// The rank on a device of the fabric; empty where the plan leaves it idle.
   [[nodiscard]] std::optional<Rank> rank_on(std::uint32_t device) const;
   [[nodiscard]] QString level_name(std::uint32_t level) const;
-  /// Room at the left for the names of levels.
+  /// Width at the left for the names of levels.
   [[nodiscard]] double names_width() const;
   void paint_cell(QPainter&, std::uint32_t level, std::uint32_t cell) const;
-  /// The only device at a place; none where there is none, or several.
+  /// The only device at a place; empty where there is none, or several.
   [[nodiscard]] std::optional<std::uint32_t> device_at(const QPointF&) const;
   [[nodiscard]] QString describe(const QPointF&) const;
 

@@ -95,7 +95,7 @@ QTransform GraphView::transform() const {
   const double scale = begins_readable ? least_font / font_inches : whole_scale() * zoom_;
   QPointF corner((width() - scale * graph_.width) / 2 + moved_.x(),
                  (height() - scale * graph_.height) / 2 + moved_.y());
-  // What has no room begins at its beginning.
+  // A graph that does not fit is shown from its beginning.
   if (begins_readable) corner = {std::max(edge, corner.x()), std::max(edge, corner.y())};
   QTransform out;
   out.translate(corner.x(), corner.y());

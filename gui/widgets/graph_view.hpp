@@ -8,15 +8,16 @@
 
 namespace orrery::gui {
 
-/// A graph as Graphviz laid it out, as large as the widget, or, where that is too small to be read, its beginning. Left
-/// and right choose the stage before and after; + and - zoom, Shift and arrows move, 0 shows the whole graph.
+/// A graph as Graphviz laid it out. It is as large as the widget, or, where that is too small to be read, the view
+/// shows its beginning. Left and right choose the stage before and after; + and - zoom, Shift and arrows move, 0 shows
+/// the whole graph.
 class GraphView : public QWidget {
   Q_OBJECT
  public:
   explicit GraphView(QWidget* parent = nullptr);
   void set_layout(GraphLayout);
   void set_message(const QString&);
-  /// The node with a ring around it, moved to where it can be seen; empty: none.
+  /// Draws a ring around the node and moves it to where it can be seen; empty: no node.
   void mark(const std::string& node);
   [[nodiscard]] const GraphLayout& graph() const { return graph_; }
   /// Where a node is painted.
@@ -40,9 +41,9 @@ class GraphView : public QWidget {
   /// From inches to the widget.
   [[nodiscard]] QTransform transform() const;
   void show_all();
-  /// Pixels of an inch that show the whole graph.
+  /// Pixels per inch with which the whole graph is shown.
   [[nodiscard]] double whole_scale() const;
-  /// The view as it is becomes one that was zoomed and moved.
+  /// From here on the view counts as zoomed and moved.
   void leave_start();
   /// `fixed`, of the widget, stays where it is.
   void zoom(double factor, const QPointF& fixed);

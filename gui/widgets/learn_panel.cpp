@@ -85,7 +85,8 @@ LearnPanel::LearnPanel(PlanDocument& document, QWidget* parent) : QWidget(parent
   ways->addWidget(on_);
   column->addLayout(ways);
 
-  // A verdict on the plan in hand is of that plan, and every verdict of the software whose times it compares.
+  // A verdict on the current plan belongs to that plan, and every verdict belongs to the software whose times it
+  // compares.
   connect(&document_, &PlanDocument::changed, this, [this] {
     const bool of_plan = !lessons_.empty() && current().question && current().question->kind == Kind::reach &&
                          judged_ != document_.priced();
@@ -255,7 +256,7 @@ void LearnPanel::check() {
 void LearnPanel::tell(bool right, const QString& text) {
   right_ = right;
   judged_ = document_.is_open() ? document_.priced() : nullptr;
-  // Right and wrong are not told by the colour alone.
+  // A sign tells right from wrong, because colour alone is not enough.
   verdict_->tell((right ? QStringLiteral("\u2713 ") : QStringLiteral("\u2717 ")) + text,
                  right ? MessageLabel::Tone::good : MessageLabel::Tone::bad);
 }

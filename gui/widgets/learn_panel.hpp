@@ -28,7 +28,7 @@ class LearnPanel : public QWidget {
   [[nodiscard]] const std::vector<Lesson>& lessons() const { return lessons_; }
   void open_lesson(std::size_t lesson, std::size_t step = 0);
   [[nodiscard]] std::size_t step() const { return step_; }
-  /// The step in hand; there must be a lesson.
+  /// The current step; requires a lesson.
   [[nodiscard]] const LessonStep& current() const { return lesson().steps[step_]; }
   /// Sets the step's plan and asks for its view.
   void set_plan();

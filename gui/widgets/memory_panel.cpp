@@ -122,14 +122,14 @@ void MemoryPanel::show_prediction(const PredictionPointer& p) {
 void MemoryPanel::show_tensors() {
   const PeakTensors* shown = nullptr;
   if (prediction_) {
-    // Of the stage in hand, else of the fullest.
+    // Shows the selected stage, or the fullest one.
     for (const PeakTensors& t : prediction_->tensors) {
       if (focus_.stage() && t.stage != *focus_.stage()) continue;
       if (shown == nullptr || t.bytes > shown->bytes) shown = &t;
     }
   }
   if (shown == nullptr) {
-    // They come behind the figures; until then those of the plan before are no answer.
+    // Tensors come after the figures; until then those of the plan before must not be shown.
     tensors_.set({}, {});
     tensors_title_->setText(tr("Counting\u2026"));
     return;

@@ -21,8 +21,8 @@ namespace orrery::gui {
 
 class MemoryTimeChart;
 
-/// What each stage holds: its process with its tensors at their peak, as stacked bars against the device's capacity and
-/// as a table; over the simulated step; and tensor by tensor.
+/// The memory of each stage: its process with its tensors at their peak, as stacked bars against the device's capacity
+/// and as a table; over the simulated step; and tensor by tensor.
 class MemoryPanel : public QWidget {
   Q_OBJECT
  public:
@@ -30,7 +30,7 @@ class MemoryPanel : public QWidget {
   void show_prediction(const PredictionPointer&);
   void set_step(const SimulatedPointer&);
   [[nodiscard]] const CellTable& table() const { return table_; }
-  /// How high the bar of a stage is, and where the device's memory ends, in GiB; 0 where they are not known.
+  /// The height of a stage's bar, and the end of the device's memory, in GiB; 0 where they are not known.
   [[nodiscard]] double bar_height(std::uint32_t stage) const;
   [[nodiscard]] double capacity() const;
   [[nodiscard]] const CellTable& tensors() const { return tensors_; }

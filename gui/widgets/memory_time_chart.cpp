@@ -44,7 +44,7 @@ MemoryTimeChart::MemoryTimeChart(Focus& focus, QWidget* parent) : QWidget(parent
   view->setAlternatingRowColors(true);
   view->setFrameShape(QFrame::NoFrame);
   view->setShowGrid(false);
-  view->setMinimumHeight(1);  // a low window has room for the chart at least
+  view->setMinimumHeight(1);  // so that a low window has room for the chart at least
   split->setStretchFactor(0, 3);
   split->setStretchFactor(1, 1);
   split->setSizes({240, 80});

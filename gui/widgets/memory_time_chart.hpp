@@ -15,8 +15,8 @@ class QLabel;
 
 namespace orrery::gui {
 
-/// What one rank holds over the simulated step, role upon role, in the range of time that the timeline shows; below it
-/// the same as a table.  The rank is one of the stage in hand, without one of the fullest.
+/// The memory of one rank over the simulated step, role upon role, in the range of time that the timeline shows. Below
+/// it is the same as a table. The rank is one of the selected stage, or one of the fullest stage.
 class MemoryTimeChart : public QWidget {
   Q_OBJECT
  public:

@@ -5,7 +5,7 @@
 
 namespace orrery::gui {
 
-/// A text that tells what went well or wrong, in a colour for it that follows the theme.
+/// A text about success or failure, in a colour for it that follows the theme.
 class MessageLabel : public QLabel {
   Q_OBJECT
  public:

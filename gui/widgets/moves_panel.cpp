@@ -45,7 +45,7 @@ bool computes(const RankMove& m) { return m.motion == Motion::product || m.motio
 
 QString q(const std::string& text) { return QString::fromStdString(text); }
 
-/// Between the operands, where there are several.
+/// The first operand; a comma stands between several.
 std::string first_operand(const std::string& what) { return what.substr(0, what.find(',')); }
 
 }  // namespace
@@ -107,7 +107,7 @@ void MovesView::paintEvent(QPaintEvent*) {
     const bool room = needed.width() < cell.width() && needed.height() < cell.height();
     painter.drawText(cell, Qt::AlignCenter, room ? text : QString::number(index(moves_.ranks[c])));
   }
-  // Blocks on their way, in the colour of who sends them.
+  // Draws the blocks on their way, in the colour of their sender.
   const double size = cell_rect(0).width();
   for (const RankMove::Arrow& a : move.arrows) {
     const QPointF from = cell_rect(a.from).center(), to = cell_rect(a.to).center();

@@ -21,7 +21,7 @@ class MovesView : public QWidget {
  public:
   explicit MovesView(QWidget* parent = nullptr);
   void set_moves(RankMoves);
-  /// What is shown: an operation, and how far its blocks have come, from 0 to 1.
+  /// Sets what is shown: an operation, and how far its blocks have come, from 0 to 1.
   void set_place(std::size_t move, double share);
   [[nodiscard]] const RankMoves& moves() const { return moves_; }
   [[nodiscard]] QRectF cell_rect(std::size_t cell) const;
@@ -36,7 +36,7 @@ class MovesView : public QWidget {
   double share_ = 0.5;
 };
 
-/// What the ranks of a tensor grid, a ring or a group do, operation by operation: products, and blocks on their way.
+/// The operations of the ranks of a tensor grid, a ring or a group, one by one: products, and blocks on their way.
 class MovesPanel : public QWidget {
   Q_OBJECT
  public:

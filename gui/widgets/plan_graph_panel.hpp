@@ -13,7 +13,7 @@ namespace orrery::gui {
 
 class GraphView;
 
-/// Stages of the plan, the groups that communicate in each, and what they send: a graph, and the same as a table.
+/// Stages of the plan, the groups that communicate in each, and the bytes that they send: as a graph, and as a table.
 class PlanGraphPanel : public QWidget {
   Q_OBJECT
  public:

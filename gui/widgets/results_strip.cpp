@@ -73,7 +73,7 @@ void MetricCard::paintEvent(QPaintEvent*) {
                    elided(small, !outdated_ ? reading_.note : tr("of the plan before").toStdString()));
   if (!change_.text.empty() && !outdated_) {
     if (change_.judged) painter.setPen(change_.better ? good_colour(dark) : bad_colour(dark));
-    // Better and worse are not told by the colour alone.
+    // A sign tells better from worse, because colour alone is not enough.
     const QString judged = !change_.judged ? QString() : change_.better ? tr(" better") : tr(" worse");
     const std::string text = change_.text + judged.toStdString();
     painter.drawText(QRect(inside.x(), inside.y() + 4 * line - 4, inside.width(), line),

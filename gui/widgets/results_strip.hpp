@@ -9,13 +9,13 @@
 
 namespace orrery::gui {
 
-/// One figure: its name, value, what belongs to it, and the change against the baseline.
+/// One figure: its name, value, details, and the change against the baseline.
 class MetricCard : public QAbstractButton {
   Q_OBJECT
  public:
   explicit MetricCard(Metric, QWidget* parent = nullptr);
   void show_prediction(const Prediction&, const Prediction* baseline);
-  /// Whether the figure is of the plan before: then it is faint and says so.
+  /// Whether the figure belongs to the plan before; then it is faint and says so.
   void set_outdated(bool);
   [[nodiscard]] bool is_outdated() const { return outdated_; }
   [[nodiscard]] const Reading& reading() const { return reading_; }

@@ -28,7 +28,7 @@ namespace {
 constexpr int refresh_milliseconds = 100;
 /// The entries of the spaces.
 enum SpaceEntry { basic, every, within_limits };
-/// The entries of figures across the chart.
+/// The choices of a figure for the chart's horizontal axis.
 enum class Across { step_time, cost };
 
 QString q(const std::string& text) { return QString::fromStdString(text); }
@@ -198,7 +198,7 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
     if (best != nullptr) focus_.set_found(best->id);
   });
   connect(&focus_, &Focus::found_changed, this, [this] { follow_selection(); });
-  // Plans may come in by hundreds a second; a table and a chart for each would take the search's own time.
+  // Plans may come in by hundreds a second. A table and a chart for each would take the search's own time.
   shown_soon_.setSingleShot(true);
   shown_soon_.setInterval(refresh_milliseconds);
   connect(&shown_soon_, &QTimer::timeout, this, [this] { show_plans(); });
@@ -210,7 +210,7 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
 std::pair<double, double> SearchPanel::point_of(const FoundPlan& p) const {
   const Report& r = p.report;
   if (static_cast<Across>(across_->currentIndex()) == Across::step_time) return {r.step_time.base(), memory_of(p)};
-  // Of the cluster's price, since a report has no cost before the search has ended.
+  // The cost comes from the cluster's price, since a report has no cost before the search has ended.
   const double per_second = static_cast<double>(r.gpus) * on_.run.cluster->price_per_gpu_hour.value_or(0.0) / 3600.0;
   return {per_second / r.tokens_per_s * 1e6, memory_of(p)};
 }
@@ -226,7 +226,7 @@ SearchWish SearchPanel::wish() const {
 
 void SearchPanel::begin(const PricedRun& on) {
   on_ = on;
-  // Without a price there is one figure to choose.
+  // Without a price there is only one figure to choose.
   const bool priced = on.run.cluster->price_per_gpu_hour.has_value();
   if (!priced) across_->setCurrentIndex(static_cast<int>(Across::step_time));
   across_->setEnabled(priced);

@@ -22,9 +22,8 @@ class QTableView;
 
 namespace orrery::gui {
 
-/// The planner: what is searched for, how far it is, the plans found as a table and as a scatter of time or cost and
-/// memory.
-/// Table and scatter share the selection of Focus.
+/// The planner: the goal of the search, its progress, and the plans found, as a table and as a scatter of time or cost
+/// and memory. Table and scatter share the selection of Focus.
 class SearchPanel : public QWidget {
   Q_OBJECT
  public:
@@ -32,26 +31,26 @@ class SearchPanel : public QWidget {
   [[nodiscard]] SearchWish wish() const;
   [[nodiscard]] const CellTable& table() const { return table_; }
   [[nodiscard]] const std::vector<FoundPlan>& plans() const { return plans_; }
-  /// Whether they are of something else than what is edited.
+  /// Whether the plans belong to another model, workload or cluster than the edited ones.
   [[nodiscard]] bool is_outdated() const { return !outdated_->text().isEmpty(); }
 
  public Q_SLOTS:
-  /// Says that a search has begun, or why none can.
+  /// Reports that a search has begun, or why none can.
   void begin(const PricedRun& on);
   void refuse(const QString& why);
-  /// What is edited now: plans that were found for something else are marked as that, and cannot be taken.
+  /// Tells what is edited now. Plans that were found for something else are marked, and cannot be taken.
   void follow(const std::shared_ptr<const PricedRun>& now);
 
  Q_SIGNALS:
   void start_wished();
-  /// The plan, found on `on`, is to be edited.
+  /// Asks to edit the plan, which was found on `on`.
   void plan_wished(const orrery::FoundPlan&, const orrery::gui::PricedRun& on);
 
  protected:
   void changeEvent(QEvent*) override;
 
  private:
-  /// Where the plan lies in the chart.
+  /// The place of the plan in the chart.
   [[nodiscard]] std::pair<double, double> point_of(const FoundPlan&) const;
   void show_progress(const SearchProgress&);
   void take(const FoundPlan&);

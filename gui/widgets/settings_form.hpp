@@ -10,18 +10,18 @@ class QLabel;
 
 namespace orrery::gui {
 
-/// What no plan file says: whose software times are priced with, and what a search leaves of the devices' memory.
+/// Settings that no plan file has: the software whose times count, and the memory that a search leaves free on devices.
 class SettingsForm : public QObject {
   Q_OBJECT
  public:
   /// Adds its rows to the form.
   SettingsForm(PlanDocument&, QFormLayout&, QWidget* parent);
   void show_document();
-  /// What is assumed, below the rows.
+  /// The label below the rows that says what is assumed.
   [[nodiscard]] QLabel& note() { return *note_; }
 
  Q_SIGNALS:
-  /// A wish was refused, and why.
+  /// A wish was refused; `why` is the reason.
   void refused(const QString& why);
 
  private:

@@ -30,7 +30,7 @@ constexpr Group groups[] = {
     {DimensionGroup::memory, QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Memory")},
     {DimensionGroup::communication, QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Communication")}};
 
-/// Names of the library, and the reference in use where it is none of them.
+/// Fills in the names of the library, and the current reference where it is none of them.
 void fill(QComboBox& list, const std::vector<std::string>& names, const std::string& current) {
   const QSignalBlocker quiet(&list);
   list.clear();

@@ -21,11 +21,11 @@ class SetupPanel : public QWidget {
   Q_OBJECT
  public:
   explicit SetupPanel(PlanDocument&, QWidget* parent = nullptr);
-  /// Whether sliders and lists know what can be reached from the document as it is.
+  /// Whether sliders and lists know the values that can be reached from the document as it is.
   [[nodiscard]] bool is_settled() const { return reachable_from_ == document_.priced(); }
 
  Q_SIGNALS:
-  /// A file that was dropped, of whatever kind.
+  /// A file of any kind was dropped.
   void dropped(const QString& file);
   void model_wished(const QString& reference);
   void cluster_wished(const QString& reference);

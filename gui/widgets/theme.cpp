@@ -15,7 +15,7 @@ QColor mixed(const QColor& a, const QColor& b, double share) {
   return {part(a.red(), b.red()), part(a.green(), b.green()), part(a.blue(), b.blue())};
 }
 
-// Okabe and Ito's eight, black replaced by grey so that it shows on both backgrounds.
+// These are Okabe and Ito's eight, with black replaced by grey so that it shows on both backgrounds.
 const QColor orange(230, 159, 0), sky(86, 180, 233), green(0, 158, 115), yellow(240, 228, 66), blue(0, 114, 178),
     vermilion(213, 94, 0), purple(204, 121, 167), grey(140, 140, 140);
 

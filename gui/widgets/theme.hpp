@@ -10,23 +10,23 @@ namespace orrery::gui {
 [[nodiscard]] QPalette palette_of(bool dark);
 [[nodiscard]] bool is_dark(const QPalette&);
 
-// Colours that tell things apart, safe for colour-blind eyes: Okabe and Ito, "Color universal design", 2008.
+// Colours that tell things apart and are safe for colour-blind eyes: Okabe and Ito, "Color universal design", 2008.
 
-/// Of a colour key (timeline_strip.hpp).
+/// Colour of a colour key (timeline_strip.hpp).
 [[nodiscard]] QColor slice_colour(std::uint8_t key, bool dark);
-/// Of a role of memory (tables.hpp).
+/// Colour of a role of memory (tables.hpp).
 [[nodiscard]] QColor role_colour(std::size_t role);
-/// Of what is over a limit, better or worse.
+/// Colours for values that are over a limit, better or worse.
 [[nodiscard]] QColor bad_colour(bool dark);
 [[nodiscard]] QColor good_colour(bool dark);
-/// Of the members of one group, of each coordinate along an axis in turn.
+/// Colour for the members of one group, or of each coordinate along an axis in turn.
 [[nodiscard]] QColor group_colour(std::size_t coordinate);
-/// Of a link that is busy for a share of the time, from 0 to 1; lines grow wider with it too.
+/// Colour of a link by the share of the time that it is busy, from 0 to 1; lines also grow wider with it.
 [[nodiscard]] QColor load_colour(double load, const QPalette&);
-/// Between the text and the background, for notes.
+/// A colour between the text and the background, for notes.
 [[nodiscard]] QColor faint(const QPalette&);
 
-/// Makes the texts of a panel faint, because they are of something else than what is in hand, or usual again.  It keeps
+/// Makes the texts of a panel faint, because they do not belong to the current plan, or usual again. The panel keeps
 /// the focus and can be read and scrolled.
 void set_greyed(QWidget&, bool);
 

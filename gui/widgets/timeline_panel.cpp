@@ -23,7 +23,7 @@
 namespace orrery::gui {
 namespace {
 
-/// The range on show, or, where there is no room for its ends, its length.
+/// Shows the visible range, or, where there is no room for its ends, its length.
 class RangeLabel : public QLabel {
  public:
   using QLabel::QLabel;
@@ -45,10 +45,10 @@ class RangeLabel : public QLabel {
   QString whole_, length_;
 };
 
-/// Tabs below the timeline; the first is of the range.
+/// The tabs below the timeline; the first one is for the range.
 constexpr int operation_tab = 1, path_tab = 2;
 constexpr int frame = 33;  ///< milliseconds between two pictures while playing
-/// Seconds in which the whole step is played.
+/// The durations, in seconds, in which the whole step can be played.
 constexpr std::array<int, 4> playing_times = {10, 30, 120, 600};
 
 QString time_text(std::int64_t t) {
@@ -116,10 +116,10 @@ QTableView* TimelinePanel::add_table(CellTable& model, const QString& title, con
   table->setFrameShape(QFrame::NoFrame);
   table->setShowGrid(false);
   tables_->addTab(table, title);
-  // The names in full.
+  // Columns show the names in full.
   connect(&model, &QAbstractItemModel::modelReset, table,
           [table] { table->horizontalHeader()->setSectionResizeMode(0, QHeaderView::ResizeToContents); });
-  if (&model == &dependencies_) {  // there operations are in the second, and reasons in the last
+  if (&model == &dependencies_) {  // there operations are in the second column, and reasons in the last
     connect(&model, &QAbstractItemModel::modelReset, table, [table] {
       for (const int column : {1, 7}) {
         if (column >= table->horizontalHeader()->count()) break;

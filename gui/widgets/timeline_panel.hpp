@@ -18,18 +18,18 @@ class QToolButton;
 
 namespace orrery::gui {
 
-/// The timeline with its controls; below it what the selected range (or the one on the screen) holds, what the
-/// operation in hand waits for, and the critical path.
+/// The timeline with its controls. Below it are the contents of the selected range (or the visible one), the waits of
+/// the selected operation, and the critical path.
 class TimelinePanel : public QWidget {
   Q_OBJECT
  public:
   explicit TimelinePanel(Focus&, QWidget* parent = nullptr);
   void set_step(SimulatedPointer);
-  /// Ignored unless it is of the step on show.
+  /// Ignored unless it belongs to the step that is shown.
   void set_analysis(AnalysisPointer);
-  /// In place of a step; nothing of one that was there before stays.
+  /// Shows a message in place of a step; nothing of an earlier step stays.
   void set_message(const QString&);
-  /// Whether the step on show is of the plan before.
+  /// Whether the step that is shown belongs to the plan before.
   void set_outdated(bool);
   [[nodiscard]] const SimulatedPointer& step() const { return step_; }
   [[nodiscard]] TimelineView& view() { return *view_; }
@@ -49,7 +49,7 @@ class TimelinePanel : public QWidget {
   QToolButton* button(QHBoxLayout*, const QString& text, const QString& tip);
   void count();
   void show_op();
-  /// Steps of too many operations are drawn, but not analysed.
+  /// Says that steps of too many operations are drawn, but not analysed.
   void tell_limit();
   void show_path();
   void look_for(const QString&);

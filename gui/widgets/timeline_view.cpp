@@ -49,7 +49,7 @@ TimelineView::TimelineView(Focus& focus, QWidget* parent) : QAbstractScrollArea(
   connect(&focus_, &Focus::cursor_changed, viewport(), qOverload<>(&QWidget::update));
   connect(&focus_, &Focus::op_changed, viewport(), qOverload<>(&QWidget::update));
   connect(&focus_, &Focus::stage_changed, this, [this] { repaint_rows(); });
-  // The bar counts in thousandths of the step, which is as fine as it can be grasped.
+  // The bar counts in thousandths of the step, which is as fine as a person can grasp it.
   connect(horizontalScrollBar(), &QScrollBar::valueChanged, this, [this](int at) {
     const TimeRange now = focus_.visible();
     const std::int64_t start = focus_.duration() / 1000 * at;
@@ -234,19 +234,19 @@ void TimelineView::paint_idle(QPainter& painter, const Row& row, const TimeAxis&
   }
 }
 
-/// Live bytes as an area, in the scale of the fullest rank.
+/// Draws live bytes as an area, in the scale of the fullest rank.
 void TimelineView::paint_memory(QPainter& painter, const Row& row, const TimeAxis& scale) const {
   const QRectF whole(0, row.top, scale.width, row.height);
   painter.fillRect(whole, palette().color(QPalette::AlternateBase));
   const std::vector<MemoryPoint>& points = rank_of(row).memory;
   if (timeline_->most_memory == 0 || points.empty()) return;
   const std::vector<std::uint64_t> peaks = memory_strip(points, scale);
-  // As a picture of its own: a rectangle for each pixel would take as long as all slices.
+  // The area is a picture of its own: a rectangle for each pixel would take as long as all slices.
   QImage area(scale.width, row.height, QImage::Format_ARGB32_Premultiplied);
   area.fill(Qt::transparent);
   const QRgb fill = role_colour(3).rgb();
   for (int y = 0; y < row.height; ++y) {
-    // In the middle of the line.
+    // The point is in the middle of the line.
     const double level = (row.height - y - 0.5) / row.height * static_cast<double>(timeline_->most_memory);
     auto* line = reinterpret_cast<QRgb*>(area.scanLine(y));
     for (std::size_t x = 0; x < peaks.size(); ++x) {
@@ -278,7 +278,7 @@ void TimelineView::paint_path(QPainter& painter, const TimeAxis& scale) const {
       painter.drawLine(QPointF(left, from->top + from->height - 1.0), QPointF(left, y));
       painter.setPen(pen);
     }
-    // Of ops of one row that share a pixel the first is drawn.
+    // Among ops of one row that share a pixel the first is drawn.
     if (!same || right - drawn_to >= 1.0) {
       painter.drawLine(QPointF(std::max(-2.0, left), y), QPointF(std::max(right, left + 1.0), y));
       drawn_to = right;
@@ -298,7 +298,7 @@ void TimelineView::paint_arrows(QPainter& painter) const {
     const auto from = place_of(*timeline_, d.from), to = place_of(*timeline_, d.to);
     if (!from || !to) continue;
     const QRectF a = rect_of(*from), b = rect_of(*to);
-    // Members of a collective begin together; else from an end to a start.
+    // Members of a collective begin together; other arrows go from an end to a start.
     const bool together = d.kind == Dependency::Kind::collective;
     const QPointF start(together ? a.left() : a.right(), a.center().y()), end(b.left(), b.center().y());
     const double bend = std::max(12.0, std::min(60.0, std::abs(end.x() - start.x()) / 2));
@@ -330,7 +330,7 @@ void TimelineView::paint_cursor(QPainter& painter, const TimeAxis& scale) const 
   painter.setPen(QPen(colour, 1.5));
   const double x = label_width + scale.x_of(*cursor);
   painter.drawLine(QPointF(x, ruler_height), QPointF(x, viewport()->height()));
-  // What goes on at that instant.
+  // Marks the operations at that instant.
   painter.setBrush(Qt::NoBrush);
   for (const Row& row : rows_) {
     if (row.kind == RowKind::memory) continue;
@@ -351,7 +351,7 @@ void TimelineView::paint_row(QPainter& painter, const Row& row, const TimeAxis& 
   } else {
     painter.fillRect(whole, palette().color(QPalette::AlternateBase));
   }
-  // What is narrow, pixel by pixel: as strong as the lane is busy there.
+  // Narrow slices are drawn pixel by pixel: as strong as the lane is busy there.
   const std::vector<StripPixel> pixels = strip(lane, scale, colour_);
   QImage line(scale.width, 1, QImage::Format_ARGB32_Premultiplied);
   auto* out = reinterpret_cast<QRgb*>(line.scanLine(0));
@@ -364,7 +364,7 @@ void TimelineView::paint_row(QPainter& painter, const Row& row, const TimeAxis& 
     out[x] = qPremultiply(qRgba(qRed(c), qGreen(c), qBlue(c), static_cast<int>(255.0F * pixels[x].busy)));
   }
   painter.drawImage(whole, line);
-  // What is wide has an edge and, where there is room, a name.
+  // Wide slices have an edge and, where there is room, a name.
   const std::int64_t pixel = std::max<std::int64_t>(1, scale.range.length() / scale.width);
   const QColor edge = dark ? QColor(0, 0, 0, 150) : QColor(255, 255, 255, 190);
   for_each_wide(lane, scale.range, least_box * pixel, [&](const Slice& s) {
@@ -451,7 +451,7 @@ void TimelineView::reveal(const SlicePlace& place) {
   }
   const Slice& s = slice_of(*timeline_, place);
   const TimeRange now = focus_.visible();
-  // As near as is needed to see it as a box, and in the middle where it was out of sight.
+  // Zooms in as far as needed to see it as a box, and centres it where it was out of sight.
   const std::int64_t length = std::min(now.length(), std::max<std::int64_t>(40 * (s.end - s.start), least_range));
   const bool seen = s.start >= now.start && s.end <= now.end && (s.end - s.start) * axis().width >= 2 * now.length();
   if (seen) return;
@@ -460,7 +460,7 @@ void TimelineView::reveal(const SlicePlace& place) {
 }
 
 QString TimelineView::describe(const Row& row, const Slice& s) const {
-  // What a profiler recorded has no number in the plan's Program.
+  // An operation that a profiler recorded has no number in the plan's Program.
   const std::string op = rank_of(row).kernels.empty() ? fmt::format("op {} of ", index(s.op)) : "";
   std::string text = fmt::format("{} ({})\n{} long, from {} to {}\n{}rank {}, {} lane", timeline_->names[s.name],
                                  name_of(s.kind), duration_text(s.end - s.start), duration_text(s.start),

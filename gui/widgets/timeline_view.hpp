@@ -10,13 +10,13 @@
 
 namespace orrery::gui {
 
-/// A step: ranks by lanes over time, and what the ranks hold in memory, painted by hand.
+/// A step: ranks by lanes over time, and the memory of ranks, painted by hand.
 ///
-/// Slices below a few pixels are drawn as a strip of one colour for each pixel,
-/// wider ones as boxes with their names.  Idle time of the compute lane is hatched where it
-/// is bubble and tinted where it waits for communication.  W and S (or Ctrl and wheel) zoom, A and D pan, a drag
-/// selects a range of time, Shift and drag pans, a click selects an operation (with arrows to what it waited for, and
-/// from it to who waits for it), Escape selects nothing, 0 shows the whole step.
+/// Slices below a few pixels are drawn as a strip of one colour for each pixel, wider ones as boxes with their names.
+/// Idle time of the compute lane is hatched where it is bubble and tinted where it waits for communication. W and S (or
+/// Ctrl and wheel) zoom, and A and D pan. A drag selects a range of time, and Shift and drag pans. A click selects an
+/// operation (with arrows to the ops that it waited for, and from it to those that wait for it). Escape selects
+/// nothing, and 0 shows the whole step.
 ///
 /// Rows are painted when they change; the cursor, the selection and arrows are
 /// drawn over a picture of them.  All ranges of time are the Focus's.
@@ -24,24 +24,24 @@ class TimelineView : public QAbstractScrollArea {
   Q_OBJECT
  public:
   explicit TimelineView(Focus&, QWidget* parent = nullptr);
-  /// Arrows and path of the step before are gone.
+  /// Drops arrows and path of the step before.
   void set_timeline(TimelinePointer);
   void set_colour(SliceColour);
-  /// Critical path; empty: none.
+  /// Sets the critical path; empty: none.
   void set_path(std::vector<PathMark>);
-  /// Of the operation in hand.
+  /// Sets the arrows of the selected operation.
   void set_arrows(std::vector<Dependency>);
-  /// What is painted in place of a timeline.
+  /// Sets the text that is painted in place of a timeline.
   void set_message(const QString&);
-  /// Covers the timeline with a veil and says that it is of the plan before.
+  /// Covers the timeline with a veil and says that it belongs to the plan before.
   void set_outdated(bool);
   [[nodiscard]] bool is_outdated() const { return outdated_; }
-  /// Written in the corner in place of the step's length.
+  /// Sets a text in the corner in place of the step's length.
   void set_title(const QString&);
   /// Scrolls and pans until the slice can be seen.
   void reveal(const SlicePlace&);
   [[nodiscard]] TimeAxis axis() const;
-  /// Where a slice is on the viewport; empty where its row is not.
+  /// The place of a slice on the viewport; empty where its row is not visible.
   [[nodiscard]] QRectF rect_of(const SlicePlace&) const;
 
  protected:

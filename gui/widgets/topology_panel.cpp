@@ -17,7 +17,7 @@
 namespace orrery::gui {
 namespace {
 
-/// Of the step, around the cursor.
+/// The window around the cursor is one of this many parts of the step.
 constexpr std::int64_t windows = 100;
 constexpr int instants = 400;
 
@@ -133,7 +133,7 @@ TopologyPanel::TopologyPanel(Library library, Focus& focus, QWidget* parent)
     connect(shift, &QAction::triggered, this, [this, by] {
       const int from = order_->currentRow(), to = from + by;
       if (from < 0 || to < 0 || to >= order_->count()) return;
-      // Behind the row that it moves to, as item models count.
+      // Item models count the place behind the row that it moves to.
       order_->model()->moveRow({}, from, {}, by > 0 ? to + 1 : to);
     });
   }
@@ -207,7 +207,7 @@ void TopologyPanel::ask() {
   asked_ = !outdated_;
   if (outdated_) return;
   FabricRequest request{prediction_, step_, {}, fabric_->currentData().toString().toStdString()};
-  // A step that is not of this prediction waits for its own.
+  // A step of another prediction waits for its own.
   if (step_ && step_->prediction == prediction_) request.within = range();
   service_.request(std::move(request));
 }

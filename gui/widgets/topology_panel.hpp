@@ -16,7 +16,8 @@ namespace orrery::gui {
 
 class FabricView;
 
-/// The fabric under the plan, its hottest links by name, and the order of the mesh's axes, which says who sits where.
+/// The fabric under the plan, its hottest links by name, and the order of the mesh's axes, which decides where ranks
+/// are.
 class TopologyPanel : public QWidget {
   Q_OBJECT
  public:
@@ -24,11 +25,11 @@ class TopologyPanel : public QWidget {
   void set_prediction(PredictionPointer);
   void set_step(SimulatedPointer);
   [[nodiscard]] const CellTable& table() const { return table_; }
-  /// Whether what is shown is of the newest prediction, or cannot be shown.
+  /// Whether the picture belongs to the newest prediction, or cannot be shown.
   [[nodiscard]] bool is_settled() const { return !asked_; }
 
  Q_SIGNALS:
-  /// Outermost first.
+  /// Axes stand outermost first.
   void order_wished(const std::vector<orrery::Axis>&);
   void swap_wished(std::uint32_t device, std::uint32_t other);
 
@@ -39,10 +40,10 @@ class TopologyPanel : public QWidget {
   void show_axes();
   void ask();
   void take(const FabricShownPointer&);
-  /// When links are loaded, in the order of its box.
+  /// The time over which links are loaded, in the order of its box.
   enum class LoadOf : std::uint8_t { step, range, cursor };
   [[nodiscard]] LoadOf load_of() const;
-  /// Unset: the whole step.
+  /// Unset means the whole step.
   [[nodiscard]] std::optional<TimeRange> range() const;
 
   Library library_;

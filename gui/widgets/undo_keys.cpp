@@ -22,7 +22,7 @@ UndoKeys::UndoKeys(QWidget& window) : QObject(&window), window_(window) { qApp->
 
 bool UndoKeys::is_of_window(const QWidget& widget) const {
   const QWidget* top = widget.window();
-  // A panel that floats is a window of its own.
+  // A floating panel is a window of its own.
   return top == &window_ || (qobject_cast<const QDockWidget*>(top) != nullptr && top->parentWidget() == &window_);
 }
 
@@ -34,7 +34,7 @@ void UndoKeys::begin_typing(QLineEdit& field) {
 
 void UndoKeys::end_typing() {
   typing_ = false;
-  if (field_) field_->setModified(false);  // from here on what is typed can be taken back, and no further
+  if (field_) field_->setModified(false);  // later typing can be taken back up to here, and no further
 }
 
 bool UndoKeys::eventFilter(QObject* watched, QEvent* event) {

@@ -76,7 +76,7 @@ ValidatePanel::ValidatePanel(PlanDocument& document, std::function<QStringList(Q
     import(first, files);
   });
   connect(&process_, &OrreryProcess::progressed, this, [this](int done, int total, const QString& note) {
-    bar_->setRange(0, total);  // 0 of 0 is a bar that only shows that there is life
+    bar_->setRange(0, total);  // with 0 of 0 the bar only shows that there is life
     bar_->setValue(done);
     if (total == 0) return;
     message_->setText(process_.trains() ? tr("Step %1 of %2. %3").arg(done).arg(total).arg(note)
@@ -113,7 +113,7 @@ std::shared_ptr<const PricedRun> ValidatePanel::here() {
     ended(tr("There is no plan yet."), true);
     return nullptr;
   }
-  // What was auto stays as it was resolved: what is run is what was predicted.
+  // Decisions that were auto stay as they were resolved, so the run trains what was predicted.
   Diagnostics d;
   auto run = document_.on_this_machine({plan_->run, plan_->prices}, d);
   if (!run) ended(QString::fromStdString(orrery::render(d)).trimmed(), true, plan_->of);
@@ -134,7 +134,7 @@ void ValidatePanel::calibrate() {
 }
 
 void ValidatePanel::import(const QString& trace, const QStringList& more) {
-  // A profile is of the plan's own cluster, what orrery recorded of this machine.
+  // A profile belongs to the plan's own cluster, a trace of orrery to this machine.
   auto run =
       plan_ && is_profile(trace) ? std::make_shared<const PricedRun>(PricedRun{plan_->run, plan_->prices}) : here();
   if (!run) return;
@@ -159,7 +159,7 @@ void ValidatePanel::tell_comparison(const PlanComparison& c) {
   const bool nominal = prices.calibration.name.empty() && prices.calibration.machine.empty();
   QString verdict;
   if (nominal) {
-    // How far off nominal figures are says nothing of the prediction.
+    // The error of nominal figures says nothing about the prediction.
     verdict = tr("the prediction is of nominal figures, since this machine is not calibrated: Calibrate measures it");
   } else if (c.figures.step_error) {
     verdict = QString::fromStdString(fmt::format("{:+.1f} %", 100.0 * *c.figures.step_error));

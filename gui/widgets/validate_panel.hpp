@@ -16,27 +16,27 @@ namespace orrery::gui {
 
 class CompareView;
 
-/// The plan in hand, trained on this machine, beside what was predicted of it; this machine measured; a step that was
+/// The current plan, trained on this machine, beside its prediction; measurements of this machine; a step that was
 /// recorded elsewhere.
 class ValidatePanel : public QWidget {
   Q_OBJECT
  public:
-  /// `ask` names a trace to open, or profiles of several ranks; empty: none.
+  /// `ask` asks for a trace to open, or for profiles of several ranks; empty: none was chosen.
   ValidatePanel(PlanDocument&, std::function<QStringList(QWidget*)> ask, QWidget* parent = nullptr);
-  /// What was measured or said of another plan, or by other prices, stays and is marked as that.
+  /// Measurements and messages of another plan, or by other prices, stay and are marked as that.
   void set_plan(PredictionPointer);
   [[nodiscard]] OrreryProcess& process() { return process_; }
   [[nodiscard]] CompareView& view() { return *view_; }
-  /// Runs nothing and waits for no comparison.
+  /// True while nothing runs and no comparison is awaited.
   [[nodiscard]] bool is_settled() const { return !process_.is_running() && !waiting_; }
-  /// Sets a trace beside the prediction of the plan in hand.
+  /// Compares a trace with the prediction of the current plan.
   void import(const QString& trace, const QStringList& more = {});
 
  private:
   void run();
   void calibrate();
   void began(const QString& what);
-  /// `of`: the plan in hand that the message is of; null: of none.
+  /// `of` is the current plan that the message is about; null: about none.
   void ended(const QString& message, bool bad, std::shared_ptr<const PricedRun> of = nullptr);
   void show_message();
   void mark_outdated();

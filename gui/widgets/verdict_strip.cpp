@@ -49,7 +49,7 @@ VerdictStrip::VerdictStrip(QWidget* parent) : QWidget(parent) {
 
 void VerdictStrip::show_verdict() {
   const FitVerdict v = fit_verdict(prediction_->report);
-  // Tensors that fit say nothing yet: their process may not.
+  // Tensors that fit do not suffice: their process may not fit.
   const bool known = prediction_->complete || !v.fits;
   const QString text = q(v.text), begun = text.left(1).toUpper() + text.mid(1);
   const auto tone = v.fits ? MessageLabel::Tone::good : MessageLabel::Tone::bad;

@@ -13,15 +13,15 @@ namespace orrery::gui {
 
 class MessageLabel;
 
-/// Whether the plan in hand fits, by how much, and what would make it fit: a button for each such change.
+/// Whether the current plan fits, by how much, and the changes that would make it fit, with a button for each.
 class VerdictStrip : public QWidget {
   Q_OBJECT
  public:
   explicit VerdictStrip(QWidget* parent = nullptr);
   void show_prediction(const PredictionPointer&);
-  /// Whether the verdict is of the plan before: then it says so, and offers nothing.
+  /// Whether the verdict belongs to the plan before; then it says so, and offers nothing.
   void set_outdated(bool);
-  /// Whether what is shown belongs to the plan in hand, with the changes that would make it fit.
+  /// Whether the verdict belongs to the current plan, with the changes that would make it fit.
   [[nodiscard]] bool is_settled() const { return settled_; }
 
  Q_SIGNALS:

@@ -22,7 +22,7 @@ WaterfallChart::WaterfallChart(QWidget* parent) : QWidget(parent) {
   plot_->setAccessibleName(tr("Waterfall of the two step times; the table beside it has the figures"));
   plot_->setMinimumSize(90, 90);
   column->addWidget(plot_);
-  // Lying bars: names are long.  Each stands on one that is not seen.
+  // The bars lie, because names are long. Each stands on an invisible one.
   const auto bars = [this] {
     auto* b = new QCPBars(plot_->yAxis, plot_->xAxis);
     b->setPen(Qt::NoPen);
@@ -56,7 +56,7 @@ void WaterfallChart::draw() {
   shorter_->setBrush(good_colour(dark));
   if (!comparison_) return plot_->replot(QCustomPlot::rpQueuedReplot);
 
-  // The longest changes in their order, the others as one.
+  // The longest changes in their order, and the others as one.
   struct Bar {
     QString name;
     double change;
@@ -113,7 +113,7 @@ void WaterfallChart::draw() {
   shorter_->setData(at, shorter, true);
   plot_->yAxis->setTicker(ticker);
   plot_->yAxis->setRange(-0.6, last + 0.6);
-  // Changes are seen however small they are beside the step; where the axis does not begin at nothing it says so.
+  // Changes are visible however small they are beside the step. Where the axis does not begin at zero it says so.
   const double spread = std::max(highest - lowest, 1e-3 * highest);
   const double from = std::max(0.0, lowest - 1.5 * spread);
   plot_->xAxis->setRange(from < 0.3 * highest ? 0.0 : from * unit, (highest + 0.15 * spread) * unit);

@@ -11,7 +11,7 @@ class QCustomPlot;
 
 namespace orrery::gui {
 
-/// The way from one step time to another, term by term: bars that begin where the one above ended.
+/// The way from one step time to another, term by term: each bar begins where the one above ended.
 class WaterfallChart : public QWidget {
   Q_OBJECT
  public:

@@ -26,12 +26,12 @@ bool WheelGuard::eventFilter(QObject* watched, QEvent* event) {
   if (!holds_value(watched)) return false;
   auto* control = static_cast<QWidget*>(watched);
   if (event->type() == QEvent::Polish) {
-    // Else Qt gives it the focus before it is asked about the wheel.
+    // Otherwise Qt gives it the focus before it is asked about the wheel.
     if (control->focusPolicy() == Qt::WheelFocus) control->setFocusPolicy(Qt::StrongFocus);
     return false;
   }
   if (control->hasFocus() || control->isAncestorOf(QApplication::focusWidget())) return false;
-  event->ignore();  // so that it goes to what the control lies on
+  event->ignore();  // so that it goes to the widget below the control
   return true;
 }
 

@@ -4,8 +4,8 @@
 
 namespace orrery::gui {
 
-/// Keeps the mouse wheel from turning numbers, lists and sliders that do not have the focus: there it scrolls what they
-/// lie on, as everywhere else.  Acts on every such control of the program that is made after it.
+/// Keeps the mouse wheel from changing numbers, lists and sliders that do not have the focus. There it scrolls the
+/// widget that they are in, as everywhere else. It acts on every such control of the program that is made after it.
 class WheelGuard : public QObject {
   Q_OBJECT
  public:

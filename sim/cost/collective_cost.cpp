@@ -15,15 +15,16 @@ namespace orrery {
 
 namespace {
 
-/// Units of the level below, fewest members in one of them; members themselves below the first.
+/// Number of units on the level below, and the fewest members in one of them; below the first level these are the
+/// members themselves.
 std::uint32_t units_below(const GroupShape& s, std::size_t level) {
   return level == 0 ? s.members : s.level[level - 1].units;
 }
 std::uint32_t least_below(const GroupShape& s, std::size_t level) { return level == 0 ? 1 : s.level[level - 1].least; }
 bool is_crossed(const GroupShape& s, std::size_t level) { return units_below(s, level) > s.level[level].units; }
-/// So large a message that its size no longer counts.
+/// A message so large that its size no longer counts.
 constexpr Bytes endless = Bytes::of(0x1p53);
-/// `times` of the number taken down last.
+/// Notes `times` for the number that was noted last.
 void tell_times(Derivation& why, const char* what, double times, Seconds product) {
   why.given(what, times, NumberSource::placement);
   why.made(NumberBy::product, 2, what, product);
@@ -36,7 +37,7 @@ void tell_sum(Derivation* why, std::size_t parts, const char* name, Seconds tota
     why->made(NumberBy::sum, parts, name, total, source);
   }
 }
-/// A part of the payload over the rate that was taken down last.
+/// Notes a part of the payload over the rate that was noted last.
 void tell_moving(Derivation& why, double share, Bytes payload, Seconds time) {
   DerivedNumber rate = why.take();
   why.given("share that is sent", share, NumberSource::formula);
@@ -60,7 +61,7 @@ RingPath ring_path(const GroupShape& shape, std::span<const LinkCost> links, std
   std::size_t slowest = 0, nearest = 0;
   for (std::size_t l = 0; l < shape.levels; ++l) {
     if (!is_crossed(shape, l)) continue;
-    // Hops that leave a unit of this level too are counted further out.
+    // Hops that also leave a unit of this level are counted further out.
     const std::uint32_t below = units_below(shape, l);
     const std::uint32_t above = shape.level[l].units > 1 ? shape.level[l].units : 0;
     path.latency += static_cast<double>(below - above) * links[l].latency;
@@ -174,7 +175,8 @@ bool is_uniform(const GroupShape& shape) {
 
 namespace {
 
-/// What (parts - 1) / parts of `all` take in rounds of 1, 2, 4, ... parts, the last of what is left of them.
+/// The time that (parts - 1) / parts of `all` takes in rounds of 1, 2, 4, ... parts, the last round with the parts that
+/// are left.
 Seconds in_rounds(Bytes all, std::uint32_t parts, const LinkCost& link, Derivation* why) {
   if (link.rates.values.empty()) {
     const double share = static_cast<double>(parts - 1) / parts;
@@ -257,7 +259,7 @@ Seconds bruck_all_to_all(Bytes payload, const GroupShape& shape, std::span<const
   Seconds total;
   std::size_t messages = 0;
   for (std::uint32_t bit = 1; bit < shape.members; bit *= 2) {
-    // Numbers below p with this bit: whole periods of 2 bit, then the rest above the first half.
+    // Counts the numbers below p with this bit: whole periods of 2 bit, then the rest above the first half.
     const std::uint32_t rest = shape.members % (2 * bit);
     const std::uint32_t blocks = shape.members / (2 * bit) * bit + (rest > bit ? rest - bit : 0);
     total += message_time(static_cast<double>(blocks) * block, link, why);
@@ -269,7 +271,7 @@ Seconds bruck_all_to_all(Bytes payload, const GroupShape& shape, std::span<const
 
 namespace {
 
-/// Twice what `why` was told last.
+/// Twice the number that `why` noted last.
 Seconds twice(Seconds one, Derivation* why, const char* what) {
   if (why != nullptr) tell_times(*why, what, 2.0, 2.0 * one);
   return 2.0 * one;
@@ -338,7 +340,8 @@ std::optional<Seconds> recursive_time(Collective::Kind kind, Bytes payload, cons
   return std::nullopt;
 }
 
-/// What `why` was told last is the waiting of each level; `movings` are what they take to move the bytes.
+/// The number that `why` noted last is the waiting of each level; `movings` are the times in which levels move the
+/// bytes.
 void tell_switches(Derivation& why, std::vector<DerivedNumber> movings, Seconds latency, Seconds moving) {
   const std::size_t crossed = movings.size();
   tell_sum(&why, crossed, "latency of the switches", latency);
@@ -348,7 +351,7 @@ void tell_switches(Derivation& why, std::vector<DerivedNumber> movings, Seconds 
   tell_sum(&why, 2, "sums in the switches", latency + moving);
 }
 
-/// A broadcast's or a reduction's one direction, over switches that copy or add.
+/// One direction of a broadcast or a reduction, over switches that copy or add.
 std::optional<Seconds> in_network_one_way(Bytes payload, const GroupShape& shape, std::span<const LinkCost> links,
                                           Derivation* why) {
   Seconds latency, moving;
@@ -550,7 +553,7 @@ CollectiveCost::Choice CollectiveCost::choose(Collective::Kind kind, Bytes paylo
     const auto time = collective_time(kind, payload, shape, a, links_);
     if (time && (!best || *time < best->time)) best = Choice{a, *time, {}, {}};
   }
-  // Ring, where the offered algorithms do not know this kind.
+  // Ring is taken where the offered algorithms do not know this kind.
   const CollectiveAlgorithm taken = best ? best->algorithm : CollectiveAlgorithm::ring;
   if (!best || why != nullptr) {
     best = Choice{taken, *collective_time(kind, payload, shape, taken, links_, why), {}, {}};

@@ -34,9 +34,9 @@ struct RingPath {
 ///
 ///     a, b  latency and bandwidth per device     m(l)  fewest members in a unit of level l, m(-1) = 1
 ///
-/// Members that share a unit share its way out: each carries its part over its
-/// own link (one ring per member).  `step`: what a member sends in one step, m(l-1) messages of equal size; none: so
-/// much that links have their full bandwidth.  `why` gets two numbers: latency, then bandwidth.
+/// Members that share a unit share its way out: each carries its part over its own link (one ring per member). `step`
+/// is what a member sends in one step, m(l-1) messages of equal size; without it the messages are so large that links
+/// have their full bandwidth. `why` gets two numbers: latency, then bandwidth.
 /// Source: derived; the ring of Patarasuk and Yuan, JPDC 69(2), 2009, laid
 /// on a tree of levels.  Leaves out: other traffic on the links.
 [[nodiscard]] RingPath ring_path(const GroupShape&, std::span<const LinkCost> links,
@@ -91,8 +91,8 @@ struct RingPath {
 /// Whether all units of each level hold equally many members, as the recursive algorithms need.
 [[nodiscard]] bool is_uniform(const GroupShape&);
 
-/// Reduce-scatter by halving, or all-gather by doubling, level by level from
-/// the inside: after level l every member keeps 1 / q(l) of what it had.
+/// Reduce-scatter by halving, or all-gather by doubling, level by level from the inside. After level l every member
+/// keeps 1 / q(l) of what it had before.
 ///
 ///     T = sum over levels  ceil(log2 q) a + (q - 1) / q * n(l) / b
 ///
@@ -137,15 +137,15 @@ struct RingPath {
 /// Source: Graham et al., "Scalable Hierarchical Aggregation Protocol (SHArP)", COMHPC 2016 (the tree of switches);
 /// Klenk, Jiang, Thorson and Dennison, "An in-network architecture for accelerating shared-memory multiprocessor
 /// collectives", ISCA 2020 (reads and writes through the switch); over levels: derived.
-/// Leaves out: the time of the first piece, limits of what a switch can add at once.
-/// Empty where the switches of a crossed level add nothing.
+/// Leaves out: the time of the first piece, and limits of what a switch can add at once. The result is empty where the
+/// switches of a crossed level add nothing.
 [[nodiscard]] std::optional<Seconds> in_network_all_reduce(Bytes payload, const GroupShape&,
                                                            std::span<const LinkCost> links, Derivation* why = nullptr);
 
-/// Time of a collective by one algorithm; empty where the algorithm does not
-/// exist for the kind or the shape (tree: all-reduce, broadcast, reduce,
-/// barrier; in_network: the same, on levels whose switches add; recursive: uniform shapes).  Groups of one cost
-/// nothing. `payload` is the whole vector: before reduce-scatter, after all-gather.
+/// Time of a collective by one algorithm. It is empty where the algorithm does not exist for the kind or the shape.
+/// Tree exists for all-reduce, broadcast, reduce and barrier; in_network for the same, on levels whose switches add;
+/// recursive for uniform shapes. Groups of one cost nothing. `payload` is the whole vector: before reduce-scatter,
+/// after all-gather.
 [[nodiscard]] std::optional<Seconds> collective_time(Collective::Kind, Bytes payload, const GroupShape&,
                                                      CollectiveAlgorithm, std::span<const LinkCost> links,
                                                      Derivation* why = nullptr);
@@ -154,13 +154,12 @@ struct RingPath {
 ///
 ///     T = max over crossed levels  a + n / b
 ///
-/// Source: one message over the slowest link that a ring through the group
-/// crosses; members share no link of their own.  Narrow rings are groups of
-/// their own (CostModel::collective).  Leaves out: other traffic.
+/// Source: one message over the slowest link that a ring through the group crosses. Members share no link of their own.
+/// Narrow rings count as groups of their own (CostModel::collective). Leaves out: other traffic.
 [[nodiscard]] Seconds one_hop(Bytes payload, const GroupShape&, std::span<const LinkCost> links,
                               Derivation* why = nullptr);
 
-/// Ring collectives between CPU ranks, step by step as the executor does them.
+/// Times of ring collectives between CPU ranks, step by step as the executor does them.
 ///
 ///     reduce-scatter (p - 1)(a + c / s)     all-gather (p - 1)(a + c / r)     all-reduce: both
 ///     broadcast (p - 1)(a + n / u)          reduce (p - 1)(a + n / s)         c = n / p
@@ -172,35 +171,34 @@ struct RingPath {
 [[nodiscard]] Seconds stepwise_ring(Collective::Kind, Bytes payload, std::uint32_t members, const MessageRate&,
                                     Seconds latency, Derivation* why = nullptr);
 
-/// Prices collectives and messages on one cluster: NCCL's way where the calibration has its constants and NVLink joins
-/// the devices (nccl/nccl_cost.hpp); else, and for all-to-alls, permutes and messages, level bandwidths with the
-/// calibration's efficiencies, the library's algorithms, its launch.
+/// Prices collectives and messages on one cluster. It works as NCCL does where the calibration has NCCL's constants and
+/// NVLink joins the devices (nccl/nccl_cost.hpp). Otherwise, and for all-to-alls, permutes and messages, it uses level
+/// bandwidths with the calibration's efficiencies, the library's algorithms, and its launch.
 class CollectiveCost {
  public:
   struct Choice {
     CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;  ///< by whose messages links are loaded
     Seconds time;
     std::optional<NcclAlgorithm> nccl;  ///< where NCCL's model made the choice
-    std::optional<Seconds> moving;      ///< of `time`, where it is known: the rest is latency
+    std::optional<Seconds> moving;      ///< part of `time`, where it is known: the rest is latency
   };
-  /// `more_ranks_than_cores`: CPU ranks take turns on their cores.
+  /// `more_ranks_than_cores` means that CPU ranks take turns on their cores.
   CollectiveCost(const ClusterSpec&, const Calibration&, bool more_ranks_than_cores = false);
 
-  /// The cheapest offered algorithm, ties to the first; or `algorithm`, and
-  /// ring where that one does not exist for the kind and shape.  Devices
-  /// without concurrent lanes (CPU ranks) run rings only.  With NCCL's constants its choice, or ring or tree of its
-  /// own; `recursive`, which it lacks, is priced as elsewhere.
+  /// The cheapest offered algorithm; the first one wins ties. Or it is `algorithm`, or ring where that one does not
+  /// exist for the kind and shape. Devices without concurrent lanes (CPU ranks) run rings only. With NCCL's constants
+  /// the choice is NCCL's, or its own ring or tree; `recursive`, which NCCL lacks, is priced as elsewhere.
   [[nodiscard]] Choice choose(Collective::Kind, Bytes payload, const GroupShape&,
                               std::optional<CollectiveAlgorithm> algorithm = std::nullopt,
                               Derivation* why = nullptr) const;
-  /// Most of a level's link that collectives fill, as a share of its bandwidth.
+  /// Largest share of a level's bandwidth that collectives reach.
   [[nodiscard]] double reach(std::size_t level) const { return nccl_ ? 1.0 : reach_[level]; }
   /// One message over level `level`.
   [[nodiscard]] Seconds message(Bytes, std::size_t level, Derivation* why = nullptr) const;
   [[nodiscard]] std::span<const LinkCost> links() const { return links_; }
 
  private:
-  /// Behind the library's launch; `why` has told of `time`.
+  /// Puts the choice behind the library's launch; `why` has noted `time`.
   [[nodiscard]] Choice made(CollectiveAlgorithm, Seconds time, Derivation* why) const;
 
   std::vector<LinkCost> links_;

@@ -12,7 +12,7 @@ namespace orrery {
 Picoseconds picoseconds(Seconds s) {
   const double ps = s.base() * 1e12;
   ORRERY_ASSERT(ps >= 0, s.base());
-  // Blocks add up many ops: below 2^63 ps by a factor that leaves room for their sum.
+  // Blocks add up many ops, so the limit stays below 2^63 ps by a factor that leaves room for their sum.
   if (!(ps < 1e17)) throw Error("an operation takes more than 28 hours; times are counted in whole picoseconds");
   return std::llround(ps);
 }
@@ -36,7 +36,7 @@ std::uint32_t cores_of(const ClusterSpec& cluster, const Calibration& calibratio
   return calibration.cores > 0 ? calibration.cores : cluster.device.cores_shared;
 }
 
-/// The largest cost of software that the devices of any kind have.
+/// The largest of this software cost over the kinds of devices.
 double largest(const ClusterSpec& cluster, const Calibration& calibration, SoftwareCost cost) {
   double out = calibration.software[cost];
   for (std::uint32_t k = 1; k < node_kinds(cluster); ++k) {
@@ -45,7 +45,8 @@ double largest(const ClusterSpec& cluster, const Calibration& calibration, Softw
   return out;
 }
 
-/// The kinds whose ranks pay a collective alike, as groups of these shapes join them: those of `kind`, or of all.
+/// The kinds whose ranks pay the same for a collective, because groups of these shapes join them: the kinds joined with
+/// `kind`, or all.
 NodeKinds joined_with(std::uint32_t kind, const std::vector<GroupShape>& shapes) {
   auto joined = static_cast<NodeKinds>(1U << kind);
   for (NodeKinds before = 0; before != joined;) {
@@ -57,7 +58,7 @@ NodeKinds joined_with(std::uint32_t kind, const std::vector<GroupShape>& shapes)
   return joined;
 }
 
-/// Bits of the axes of more than one coordinate, in the order of the axes.
+/// A bit for each axis of more than one coordinate, in the order of the axes.
 std::size_t axis_set(const AxisList& axes, const std::array<std::uint16_t, axis_count>& bit) {
   std::size_t set = 0;
   for (const Axis a : axes) set |= bit[index(a)];
@@ -163,7 +164,7 @@ Seconds CostModel::kernel(const Kernel& k, Bytes touched, Derivation* why, std::
   return devices_->kernels[kind == any_kind ? 0 : kind].kernel(k, touched, why);
 }
 
-/// The slowest of the groups of `shapes` that go at one pace with ranks of `kind`: those that `pace` joins.
+/// The slowest of those groups among `shapes` that keep pace with ranks of `kind`, which `pace` joins.
 Seconds CostModel::slowest(Collective::Kind kind, Bytes payload, const std::vector<GroupShape>& shapes,
                            std::uint32_t of, const std::vector<GroupShape>& pace, Derivation* why) const {
   if (of == any_kind && kinds() > 1) {  // the fastest pace that there may be
@@ -206,7 +207,7 @@ Seconds CostModel::collective(const Program& program, const Block& block, const 
 Seconds CostModel::collective(Collective::Kind of, Bytes payload, const Group& group, std::uint32_t width,
                               Derivation* why, std::uint32_t kind) const {
   if (width == 0) return collective(of, payload, group, kind, {}, why);
-  // Narrow rings of a permute: each is a group of its own, and all of a group keep pace.
+  // In a permute each narrow ring is a group of its own, but all rings of a group keep pace.
   const std::vector<GroupShape> pace = kinds() > 1 ? shapes_of(group) : std::vector<GroupShape>{};
   Seconds worst;
   std::size_t rings = 0;
@@ -263,7 +264,7 @@ Seconds CostModel::transfer(Bytes bytes, Rank from, Rank to) const {
                                        kinds_of(from) | kinds_of(to));
 }
 
-/// `look(a, b)` for each pair, until one says that it has seen enough.
+/// Calls `look(a, b)` for each pair, until one call returns that it has seen enough.
 template <class Look>
 void CostModel::for_each_pair(const AxisList& axes, Rank from, Rank to, const Look& look) const {
   // Counts through the coordinates on all other axes, both ranks starting from 0 there.
@@ -374,7 +375,7 @@ Seconds CostModel::copy(const Program& program, const Block& block, const Op& op
 
 Bandwidth CostModel::host_rate(std::uint32_t kind) const {
   if (devices_->cluster.host_bandwidth) return (1.0 / ranks_on_node_) * *devices_->cluster.host_bandwidth;
-  // Without host memory of its own the host works in the device's.
+  // A host without memory of its own works in the device's memory.
   if (kind != any_kind) return orrery::device_of(devices_->cluster, kind).memory_bandwidth;
   Bandwidth most;
   for (std::uint32_t k = 0; k < kinds(); ++k) most = std::max(most, host_rate(k));
@@ -388,18 +389,19 @@ Bandwidth CostModel::tier_rate(Tier from, Tier to, std::uint32_t kind) const {
     return most;
   }
   if (from == Tier::disk || to == Tier::disk) {
-    // A file without a disk is memory.
+    // A file that states no disk gets one as fast as memory.
     if (!devices_->cluster.disk) return 0.5 * host_rate(kind);
     return (1.0 / ranks_on_node_) * (from == Tier::disk ? devices_->cluster.disk->read : devices_->cluster.disk->write);
   }
-  // Measured, as the link's datasheet has it, and what the node's ranks leave each other of the host's memory.
+  // The rate is the least of what was measured, what the link's datasheet states, and what the node's ranks leave each
+  // other of the host's memory.
   std::optional<Bandwidth> rate = devices_->host_bandwidth[kind];
   const auto at_most = [&](std::optional<Bandwidth> other) {
     if (other && (!rate || *other < *rate)) rate = other;
   };
   at_most(devices_->cluster.host_link);
   if (devices_->cluster.host_bandwidth) at_most(host_rate(kind));
-  // Without a host link the tiers share the device's memory: read once, written once.
+  // Without a host link the tiers share the device's memory: each byte is read once and written once.
   return rate.value_or(0.5 * orrery::device_of(devices_->cluster, kind).memory_bandwidth);
 }
 

@@ -10,7 +10,7 @@
 
 namespace orrery {
 
-/// Where a number of a price stands.
+/// Says where a number of a price comes from.
 enum class NumberSource : std::uint8_t {
   program,      ///< shapes and bytes of the Program
   placement,    ///< how the plan's ranks lie on the cluster
@@ -23,7 +23,7 @@ enum class NumberSource : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(NumberSource);
 
-/// How a number comes from others.
+/// Says how a number follows from others.
 enum class NumberBy : std::uint8_t {
   given,
   sum,
@@ -35,24 +35,25 @@ enum class NumberBy : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(NumberBy);
 
-/// One number of a price with all that it was computed from, down to figures of files.
+/// One number of a price with everything that it was computed from, down to figures of files.
 struct DerivedNumber {
   std::string name;
   double value = 0.0;                             ///< base units: bytes, flops, seconds and their ratios
   std::int8_t bytes = 0, flops = 0, seconds = 0;  ///< powers in its unit
   NumberBy by = NumberBy::given;
   NumberSource source = NumberSource::formula;
-  std::string where;                ///< of a given number: key in the file or what it counts; else the formula's source
+  std::string where;                ///< of a given number: key in the file or what it counts; of others: the formula's
+                                    ///< source
   std::vector<DerivedNumber> from;  ///< empty for a given one
 };
 
-/// The number as its parts give it, computed from the given ones alone.
+/// Recomputes the number from the given ones that it rests on.
 [[nodiscard]] double evaluate(const DerivedNumber&);
 /// "1.98 PFLOP/s", "12.3 us", "0.76".
 [[nodiscard]] std::string value_text(const DerivedNumber&);
 
-/// Takes down how a price is computed, while it is computed: what functions of sim/cost with a last parameter `why`
-/// write to where it is not null.  A stack: each of them leaves one number more, that of its result.
+/// Records how a price is computed, while it is computed. Functions of sim/cost write to their last parameter `why`
+/// where it is not null. It is a stack: each of these functions leaves one more number, its result.
 class Derivation {
  public:
   template <int B, int F, int S>
@@ -62,7 +63,7 @@ class Derivation {
   void given(std::string name, double value, NumberSource source, std::string where = {}) {
     push(std::move(name), value, 0, 0, 0, NumberBy::given, 0, source, std::move(where));
   }
-  /// From the last `parts` numbers, which it takes.
+  /// Takes the last `parts` numbers and puts one in their place.
   template <int B, int F, int S>
   void made(NumberBy by, std::size_t parts, std::string name, Quantity<B, F, S> value, std::string where = {}) {
     push(std::move(name), value.base(), B, F, S, by, parts, NumberSource::formula, std::move(where));
@@ -70,7 +71,7 @@ class Derivation {
   void made(NumberBy by, std::size_t parts, std::string name, double value, std::string where = {}) {
     push(std::move(name), value, 0, 0, 0, by, parts, NumberSource::formula, std::move(where));
   }
-  /// The last number, which it takes away.
+  /// Returns the last number and removes it.
   [[nodiscard]] DerivedNumber take();
   void put(DerivedNumber number) { stack_.push_back(std::move(number)); }
   [[nodiscard]] std::size_t size() const { return stack_.size(); }

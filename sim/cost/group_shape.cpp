@@ -39,9 +39,8 @@ GroupShape group_shape(std::span<const std::uint32_t> devices, const ClusterSpec
 
 namespace {
 
-/// Members of a group along one axis that share a unit of `unit` devices, when
-/// that number is the same wherever the group lies; 0 when it is not.  `ranks`
-/// are all ranks of the mesh: a unit that holds them all holds every group.
+/// Members of a group along one axis that share a unit of `unit` devices, when that number is the same wherever the
+/// group lies; 0 when it is not. `ranks` counts all ranks of the mesh: a unit that holds them all holds every group.
 std::uint64_t aligned_members(std::uint64_t unit, std::uint64_t stride, std::uint64_t size, std::uint64_t ranks) {
   if (unit >= ranks) return size;
   if (unit <= stride) return stride % unit == 0 ? 1 : 0;

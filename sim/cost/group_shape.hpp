@@ -30,7 +30,7 @@ struct GroupShape {
   std::uint32_t members = 1;
   std::uint8_t levels = 0;
   std::array<Level, max_levels> level{};
-  NodeKinds kinds = 0;  ///< of the members' nodes; 0: of equal nodes, or of any: then the fastest counts
+  NodeKinds kinds = 0;  ///< kinds of the members' nodes; 0: nodes are equal, or any kind counts, the fastest then
   friend bool operator==(const GroupShape&, const GroupShape&) = default;
 };
 
@@ -38,7 +38,8 @@ struct GroupShape {
 /// Requires at least one device, all distinct and below cluster.devices().
 [[nodiscard]] GroupShape group_shape(std::span<const std::uint32_t> devices, const ClusterSpec&);
 
-/// Shape of a whole group (no member list) where is_aligned holds and rank i is on device i, without listing its ranks.
+/// Shape of a whole group (no member list), found without listing its ranks. Requires that is_aligned holds and rank i
+/// is on device i.
 [[nodiscard]] GroupShape aligned_shape(const AxisList& axes, const Mesh&, const ClusterSpec&);
 
 /// Distinct shapes over all groups of this kind, in order of their first rank.
@@ -48,10 +49,9 @@ struct GroupShape {
 [[nodiscard]] std::vector<GroupShape> group_shapes(const Group&, const Mesh&, std::span<const std::uint32_t> placement,
                                                    const ClusterSpec&);
 
-/// Whether every unit boundary of the cluster cuts all groups along each axis of
-/// the mesh alike (rank i on device i), and all nodes are.  Then two ranks that differ along one
-/// axis only reach each other over a level that follows from their coordinates
-/// on that axis, whatever their other coordinates.
+/// Whether every unit boundary of the cluster cuts all groups along each axis of the mesh alike (rank i on device i),
+/// and all nodes are alike. Then two ranks that differ along one axis only reach each other over a level that follows
+/// from their coordinates on that axis, whatever their other coordinates.
 [[nodiscard]] bool is_aligned(const Mesh&, const ClusterSpec&);
 
 /// How an axis of an aligned mesh lies on the cluster: how many of its members share a unit of each level, innermost

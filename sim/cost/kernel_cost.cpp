@@ -66,7 +66,7 @@ Precision precision_of(DType type) {
 
 namespace {
 
-/// The type's own peak, else that of the first in the list that the device has.
+/// The type's own peak, or that of the first type in the list for which the device states one.
 FlopRate peak_of(const DeviceSpec& device, DType type) {
   const auto find = [&](Precision p) -> std::optional<FlopRate> {
     const auto at = device.peak.find(p);
@@ -74,7 +74,7 @@ FlopRate peak_of(const DeviceSpec& device, DType type) {
     return at->second;
   };
   if (const auto own = find(precision_of(type))) return *own;
-  // A device without fp8 makes the product in the type that its operands are stored in.
+  // A device without fp8 makes the product in the type in which its operands are stored.
   if (type == DType::f8) return peak_of(device, DType::bf16);
   for (const Precision p : {Precision::fp32, Precision::fp64, Precision::fp16, Precision::bf16}) {
     if (const auto other = find(p)) return *other;
@@ -89,14 +89,14 @@ bool is_attention(KernelKind kind) {
          kind == KernelKind::attention_part_forward || kind == KernelKind::attention_part_backward;
 }
 
-/// A part of the keys is met by the flash kernel: its measured rates hold.
+/// Attention on a part of the keys runs on the flash kernel, so that kernel's measured rates hold.
 KernelKind measured_as(KernelKind kind) {
   if (kind == KernelKind::attention_part_forward) return KernelKind::attention_flash_forward;
   if (kind == KernelKind::attention_part_backward) return KernelKind::attention_flash_backward;
   return kind;
 }
 
-/// By what a kernel bound by memory passes over its bytes more than once.
+/// The cost that counts how often a memory-bound kernel passes over its bytes.
 SoftwareCost passes_as(KernelKind kind) {
   switch (kind) {
     case KernelKind::sum_squares:
@@ -130,7 +130,7 @@ KernelCost::KernelCost(const DeviceSpec& device, const Calibration& calibration,
   }
   vector_ = peak_[static_cast<std::size_t>(DType::f32)];
   for (const GemmEfficiency& g : calibration.gemm) gemm_[static_cast<std::size_t>(g.compute)] = g;
-  // Nobody has measured shapes in fp8: the share of the peak is that of bf16.
+  // No shapes were measured in fp8, so its share of the peak is that of bf16.
   auto& f8 = gemm_[static_cast<std::size_t>(DType::f8)];
   if (!f8) f8 = gemm_[static_cast<std::size_t>(DType::bf16)];
   for (const AttentionEfficiency& a : calibration.attention) attention_[static_cast<std::size_t>(a.compute)] = a;
@@ -170,7 +170,7 @@ void KernelCost::tell_launch(Derivation& why) const {
   why.made(NumberBy::sum, 2, "launch", launch_);
 }
 
-/// Before it: the rate of arithmetic.
+/// The rate of arithmetic must be noted before it.
 void KernelCost::tell_roofline(Derivation& why, Flops work, Bytes traffic, Seconds time) const {
   DerivedNumber rate = why.take();
   const FlopRate at = FlopRate::of(rate.value);
@@ -211,7 +211,7 @@ Seconds KernelCost::gemm(const GemmShape& s, DType type, Bytes touched, Derivati
   if (s.transpose_a) {
     beside(SoftwareCost::accumulate, s.rows, s.columns);
   } else if (f8) {
-    // Made fp8 once for the product that follows and for the weights' gradient, which reads what this left.
+    // The operand is made fp8 once, for the product that follows and for the weights' gradient, which reads the result.
     beside(SoftwareCost::quantize, s.rows, s.depth);
   }
   if (why != nullptr) why->made(NumberBy::sum, parts, "matrix product", launch_ + time);
@@ -226,7 +226,7 @@ Seconds KernelCost::products(const GemmShape& s, DType type, Bytes touched, Deri
   const RateTable* measured = gemm_rate(type, s.transpose_a, s.transpose_b);
   double faster = 1.0;
   if (measured == nullptr && type == DType::f8) {
-    // As for efficiencies: the share of the peak is that of bf16.
+    // As for efficiencies, the share of the peak is that of bf16.
     measured = gemm_rate(DType::bf16, s.transpose_a, s.transpose_b);
     faster = peak(DType::f8).in(peak(DType::bf16));
   }
@@ -338,8 +338,8 @@ Seconds KernelCost::attention_core(const Kernel& k, Bytes touched, Derivation* w
 }
 
 Seconds KernelCost::unfused_attention(const Kernel& k, Bytes traffic, Derivation* why) const {
-  // Separate kernels, one after the other: products over the whole square, then
-  // passes over the matrix.  Batched products use the plain GEMM efficiency.
+  // The kernels run separately, one after the other: products over the whole square, then passes over the matrix.
+  // Batched products use the plain GEMM efficiency.
   const auto& g = gemm_[static_cast<std::size_t>(k.compute)];
   const auto sequence = k.rows / k.batch;
   const Flops work = Flops::of(flops_of(k).counted);
@@ -358,7 +358,7 @@ Seconds KernelCost::unfused_attention(const Kernel& k, Bytes traffic, Derivation
   } else if (why != nullptr) {
     why->given("share of the peak", 1.0, NumberSource::calibration, "gemm: no shapes of this type");
   }
-  // Rows of a head that do not begin at 16 bytes keep the products off the tensor cores.
+  // Where rows of a head do not begin at 16 bytes, the products do not run on tensor cores.
   const bool aligned = std::size_t{k.head_dim} * size_of(k.compute) % 16 == 0;
   const FlopRate rate = aligned ? efficiency * peak(k.compute) : std::min(efficiency * peak(k.compute), vector_);
   const Bandwidth bandwidth = memory_efficiency_ * bandwidth_;
@@ -427,7 +427,7 @@ Seconds KernelCost::kernel(const Kernel& k, Bytes touched, Derivation* why) cons
     return gemm({k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b}, k.compute, touched, why);
   }
   if (k.kind == KernelKind::expert_gemm) {
-    // The busiest rank's rows, shared out evenly to its experts.
+    // The busiest rank's rows are shared out evenly to its experts.
     GemmShape s{k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b, k.batch};
     std::uint64_t& rows = k.options.transpose_a ? s.depth : s.rows;
     rows = (rows + k.batch - 1) / k.batch;

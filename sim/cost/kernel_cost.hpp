@@ -51,40 +51,39 @@ struct GemmShape {
 /// Source: Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009.
 [[nodiscard]] Seconds roofline_time(Flops work, FlopRate rate, Bytes traffic, Bandwidth bandwidth);
 
-/// The precision whose peak a type computes at.  Requires a floating-point type.
+/// The precision whose peak holds for a type. Requires a floating-point type.
 [[nodiscard]] Precision precision_of(DType);
 
 /// Prices kernels on one kind of device.
 ///
-/// To each, the costs of the software that trains are added (SoftwareCosts).
+/// Each price includes the costs of the training software (SoftwareCosts).
 ///
-/// A kernel with a measured rate costs work / rate (gemm and attention: flops;
-/// others: bytes), interpolated over its sizes.  Otherwise the roofline with
-/// the calibration's efficiencies, plus the launch gap.  A type for which the
-/// device states no peak computes at the peak of the next wider type it has.
+/// A kernel with a measured rate costs work / rate (gemm and attention: flops; others: bytes), interpolated over its
+/// sizes. Other kernels cost the roofline with the calibration's efficiencies, plus the launch gap. A type for which
+/// the device states no peak computes at the peak of the next wider type it has.
 ///
-/// `why`, where it is given, is told how the time came about (derivation.hpp).
+/// Where `why` is given, it gets the way to the time (derivation.hpp).
 class KernelCost {
  public:
-  /// `busy`: other ranks of the same node compute at the same time.
+  /// `busy` means that other ranks of the same node compute at the same time.
   KernelCost(const DeviceSpec&, const Calibration&, bool busy = false);
 
   [[nodiscard]] Seconds gemm(const GemmShape&, DType compute, Bytes touched, Derivation* why = nullptr) const;
-  /// With the bytes of its three operands, each moved once (C of the same type).
+  /// Includes the bytes of its three operands, each moved once (C of the same type).
   [[nodiscard]] Seconds gemm(const GemmShape&, DType compute) const;
   /// An attention kernel (any of the four kinds).
   [[nodiscard]] Seconds attention(const Kernel&, Bytes touched, Derivation* why = nullptr) const;
   /// A kernel priced by its bytes.
   [[nodiscard]] Seconds bytes(KernelKind, DType compute, Bytes traffic, bool dropout = false,
                               Derivation* why = nullptr) const;
-  /// Any kernel.
+  /// Price of any kernel.
   [[nodiscard]] Seconds kernel(const Kernel&, Bytes touched, Derivation* why = nullptr) const;
 
  private:
   static constexpr std::size_t dtype_count = 7;
-  /// The measured rate, null where there is none.
+  /// The measured rate; null where there is none.
   [[nodiscard]] const RateTable* gemm_rate(DType, bool transpose_a, bool transpose_b) const;
-  /// With the table without dropout where there is none with it.
+  /// The measured rate; where there is none with dropout, the one without it.
   [[nodiscard]] const RateTable* rate(KernelKind, DType, bool dropout) const;
   [[nodiscard]] FlopRate peak(DType) const;
   [[nodiscard]] Seconds products(const GemmShape&, DType compute, Bytes touched, Derivation* why) const;

@@ -18,24 +18,26 @@ namespace orrery {
 ///
 ///     T       CollectiveCost on equal nodes     b_l(j)  bandwidth per device of a node of kind j at level l
 ///
-/// since a ring moves at the rate of its narrowest link, and phases of a hierarchical algorithm end together.  Where no
-/// kinds are named (GroupShape::kinds is 0), the least of all kinds over the widest links: no group takes less.
+/// The reason is that a ring moves at the rate of its narrowest link, and phases of a hierarchical algorithm end
+/// together. Where no kinds are named (GroupShape::kinds is 0), the price is the least of all kinds over the widest
+/// links: no group takes less.
 class MixedCollectiveCost {
  public:
   using Choice = CollectiveCost::Choice;
   MixedCollectiveCost(const ClusterSpec&, const Calibration&, bool more_ranks_than_cores);
 
-  /// As CollectiveCost::choose; `why` is told of the kind that decides.
+  /// As CollectiveCost::choose; `why` gets the kind that decides.
   [[nodiscard]] Choice choose(Collective::Kind, Bytes payload, const GroupShape&,
                               std::optional<CollectiveAlgorithm> algorithm = std::nullopt,
                               Derivation* why = nullptr) const;
   /// One message over a level between nodes of these kinds.
   [[nodiscard]] Seconds message(Bytes, std::size_t level, NodeKinds, Derivation* why = nullptr) const;
-  /// The largest of all kinds.
+  /// The largest reach of all kinds.
   [[nodiscard]] double reach(std::size_t level) const;
 
  private:
-  std::vector<std::vector<CollectiveCost>> of_;  ///< [kinds]: one for each of them; of none: for all
+  std::vector<std::vector<CollectiveCost>> of_;  ///< [kinds]: one entry for each of the kinds in the set; for no kinds,
+                                                 ///< an entry for each of all kinds
 };
 
 /// The constants of a kind of nodes: the calibration's own, or those of its `others`.

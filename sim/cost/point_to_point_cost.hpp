@@ -15,7 +15,7 @@ struct LinkCost {
   Bandwidth bandwidth;  ///< one way
   RateTable rates{};    ///< bytes/s over the bytes of a message, at most `bandwidth`; none: `bandwidth` at any size
   std::optional<SwitchSum> switches{};  ///< whether they add what they pass on
-  // What `bandwidth` and `rates` are of the level's own: efficiency / slower / pairs.
+  // Ratio of `bandwidth` and `rates` to the level's own: efficiency / slower / pairs.
   double efficiency = 1.0;  ///< Calibration::level_efficiency
   double slower = 1.0;      ///< SoftwareCost::link or network
   double pairs = 1.0;       ///< LinkCurve::pairs
@@ -23,20 +23,20 @@ struct LinkCost {
   friend bool operator==(const LinkCost&, const LinkCost&) = default;
 };
 
-/// What a message of so many bytes moves at.
+/// Rate of a message of some size.
 [[nodiscard]] Bandwidth bandwidth_at(const LinkCost&, Bytes message, Derivation* why = nullptr);
 
-/// One message.
+/// Time of one message.
 ///
 ///     T = a + n / b(n)
 ///
 ///     n  bytes     a  latency     b  bandwidth, one way, of messages of that size
 ///
-/// Source: Hockney, "The communication challenge for MPP", Parallel Computing 20(3), 1994; b by size as the cluster's
-/// file gives it, which is how protocol switches are seen.
+/// Source: Hockney, "The communication challenge for MPP", Parallel Computing 20(3), 1994. b by size comes from the
+/// cluster's file, which is how protocol switches are seen.
 /// Leaves out: other traffic, overheads of the two ends.
 [[nodiscard]] Seconds message_time(Bytes, const LinkCost&, Derivation* why = nullptr);
-/// Takes down the latency of a link.
+/// Notes the latency of a link.
 void tell_latency(Derivation&, const LinkCost&);
 
 }  // namespace orrery

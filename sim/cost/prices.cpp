@@ -78,8 +78,8 @@ Picoseconds whole(Seconds s) {
   return picoseconds(s);
 }
 
-/// Times of the collectives of one Program that were asked for so far: blocks of many stages, and the steps of a ring,
-/// send as much to as many.
+/// Remembers times of collectives of one Program that were asked for before: blocks of many stages, and the steps of a
+/// ring, send as much to as many.
 class KnownCollectives {
  public:
   KnownCollectives(const CostModel& costs, const Program& program) : costs_(costs), program_(program) {}
@@ -109,7 +109,7 @@ class KnownCollectives {
   std::vector<std::pair<Asked, Seconds>> times_;
 };
 
-/// What an op costs by itself; the messages of an Exchange are priced by class.
+/// The cost of an op by itself; the messages of an Exchange are priced by class.
 struct Alone {
   const CostModel& costs;
   const Program& program;
@@ -128,14 +128,14 @@ struct Alone {
   Seconds operator()(const Free&) const { return {}; }
 };
 
-/// Whether parameters or gradients move in it, beside the computation of other layers.
+/// Whether the op moves parameters or gradients beside the computation of other layers.
 bool runs_beside(const Op& op) {
   if (op.lane.kind != LaneKind::collective) return false;
   return op.lane.index == gather_lane || op.lane.index == all_lane || op.lane.index == index(Axis::data) ||
          op.lane.index == index(Axis::replica);
 }
 
-/// What each op of a block costs by itself, to ranks on nodes of one kind.
+/// The cost of each op of a block by itself, for ranks on nodes of one kind.
 void alone_times(std::vector<Seconds>& alone, const Program& program, const Block& block, const CostModel& costs,
                  std::uint32_t kind, KnownCollectives& known) {
   alone.clear();
@@ -144,9 +144,9 @@ void alone_times(std::vector<Seconds>& alone, const Program& program, const Bloc
   }
 }
 
-/// T' = T + k min(C, T): the compute of a block, T, with collectives of C seconds beside it.
-/// What NCCL takes of the device's multiprocessors and memory while it runs is k; measured by fits, so
-/// it stands with the costs of software.
+/// T' = T + k min(C, T): the time of a block's compute, T, with collectives of C seconds beside it. k is the share of
+/// the device's multiprocessors and memory that NCCL takes while it runs. It comes from fits, so it stands with the
+/// costs of software.
 double compute_stretch(double loss, const Block& block, const std::vector<Seconds>& alone, Derivation* why = nullptr) {
   if (loss <= 0.0) return 1.0;
   double compute = 0.0;
@@ -188,7 +188,7 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
   prices.core_count = sharing ? sharing->cores : 0;
   prices.ranks_per_node = sharing ? sharing->ranks_per_node : 0;
 
-  // Over which levels the pairs of ranks of two classes talk, for the class at hand; few per class.
+  // The levels over which the pairs of ranks of two classes talk, for the current class; there are few per class.
   struct Way {
     GroupId group;
     Peer peer;
@@ -255,7 +255,7 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
       all += (ops_time[b] + messages) * static_cast<double>(prices.runs[at]);
     }
   }
-  // No instant of the step lies beyond the sum of all ops, so no sum of times overflows below this.
+  // No instant of the step lies beyond the sum of all ops, so below this limit no sum of times overflows.
   if (!(all < most_picoseconds)) too_long();
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t none = UINT32_MAX;
 
-/// Goes back from the last op, always to what ended last of all that an op waited for.
+/// Goes back from the last op, always to the op that ended last among those that an op waited for.
 class Walk {
  public:
   Walk(const Program& program, const Prices& prices, const RankClasses& classes, const Trace& trace)
@@ -56,7 +56,7 @@ class Walk {
   struct Place {
     std::uint32_t actor, op;
   };
-  /// When an op began to move, and what that waited for.
+  /// When an op began to move, and for which op it waited until then.
   struct Because {
     std::int64_t begun = 0;
     std::optional<Place> before;
@@ -82,7 +82,7 @@ class Walk {
     return found;
   }
 
-  /// The last to end of the op before on its lane and of those that it waits for.
+  /// The op that ended last, among the op before on the lane and the ops that this one waits for.
   Ready ready(const Place& p) const {
     Ready r;
     const StepList& steps = list(p);
@@ -111,7 +111,7 @@ class Walk {
         return {span(p).start, mine.before};
       }
       case StepOp::Kind::exchange: {
-        // Of several messages the one that ends last.
+        // Among several messages the one that ends last counts.
         Because last{span(p).start, mine.before};
         std::int64_t end = -1;
         const Rank rank = trace_.ranks[p.actor].rank;

@@ -49,7 +49,7 @@ std::string Machine::name(const Blame& at) const {
   return text;
 }
 
-/// What `at`, which has not ended, waits for first of all.
+/// The op or rank that `at`, which has not ended, waits for first of all.
 Machine::Blame Machine::blame(const Blame& at, std::string& why) const {
   const Actor& actor = actors_[at.actor];
   const StepList& steps = list(actor);
@@ -102,7 +102,7 @@ Machine::Blame Machine::blame(const Blame& at, std::string& why) const {
 }
 
 std::string Machine::describe_deadlock() const {
-  // From any op that has not ended, whom it blames leads into a cycle or to an op that does not exist.
+  // Following the blame from any op that has not ended leads into a cycle or to an op that does not exist.
   Blame at{0, 0};
   for (std::uint32_t a = 0; a < actors_.size(); ++a) {
     const StepList& steps = list(actors_[a]);

@@ -9,9 +9,8 @@
 
 namespace orrery {
 
-/// Things that will happen, earliest first; of those at one instant, the one
-/// that was put in first.  So a simulation's history depends on nothing but its
-/// input.
+/// Future events, earliest first; among those of one instant, the one that was put in first. So the history of a
+/// simulation depends on nothing but its input.
 template <class Event>
 class EventQueue {
  public:

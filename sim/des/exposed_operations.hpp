@@ -17,9 +17,9 @@ struct ExposedOperation {
   Seconds time;  ///< mean over ranks
 };
 
-/// Which groups' communication is exposed, longest first, by the rules of account() (core/record/summarize.hpp):
-/// together they are the report's exposed communication.  `counts`: how many ranks each of the trace stands for; empty:
-/// equally many.
+/// The groups whose communication is exposed, longest first, by the rules of account() (core/record/summarize.hpp).
+/// Together they are the report's exposed communication. `counts` says how many ranks each rank of the trace stands
+/// for; empty: equally many.
 [[nodiscard]] std::vector<ExposedOperation> exposed_operations(const Program&, const Trace&, bool concurrent_lanes,
                                                                std::span<const std::uint32_t> counts);
 

@@ -18,14 +18,15 @@ using Kind = Collective::Kind;
 
 bool is_one_way(Kind kind) { return kind == Kind::broadcast || kind == Kind::reduce; }
 
-/// Whether an all-reduce's sums are made by the switches of its outermost level.
+/// Whether the switches of its outermost level make an all-reduce's sums.
 bool by_network(const CollectiveCost::Choice& choice, const NetworkLevel& outermost) {
   if (!choice.nccl) return choice.algorithm == CollectiveAlgorithm::in_network;
   return choice.nccl == NcclAlgorithm::collnet_direct || choice.nccl == NcclAlgorithm::collnet_chain ||
          (choice.nccl == NcclAlgorithm::nvls && outermost.switches == SwitchSum::sharp);
 }
 
-/// The pattern of what collective_traffic makes of a kind and an algorithm, the same for all that move alike.
+/// The pattern in which collective_traffic moves a kind by an algorithm; one number for all collectives that move
+/// alike.
 CollectivePattern pattern_of(Kind kind, CollectiveAlgorithm algorithm, double& payloads) {
   payloads = 1.0;
   if (kind == Kind::barrier) return {kind, CollectiveAlgorithm::ring};
@@ -94,7 +95,7 @@ FabricTraffic::Collected FabricTraffic::collective(const Block& block, const Op&
                  choice.nccl ? in_switches : levels.front().switches == SwitchSum::nvls};
     c.payloads = 1.0;
   }
-  // What software hides behind compute is in no price, and loads no link.
+  // Communication that software hides behind compute is in no price, and loads no link.
   const double factor = costs_.collective_factor(program_[action.group].axes);
   c.payload = std::min(factor, 1.0) * c.payload;
   const Seconds latency = choice.moving
@@ -114,7 +115,7 @@ std::vector<GpuTraffic> FabricTraffic::pairs(const CollectivePattern& pattern, s
     }
     return out;
   }
-  // Box by box, in the order of the boxes' first ranks.
+  // Ranks stand box by box, in the order of the boxes' first ranks.
   std::vector<Rank> ranks(members.begin(), members.end());
   std::sort(ranks.begin(), ranks.end());
   const std::uint32_t of_box = routes_.fabric->spec().node.gpus;
@@ -154,7 +155,7 @@ void FabricTraffic::tell_cut_off(const CutOff& cut) const {
     if (gpu_of(Rank{r}) == cut.from_gpu) from = r;
     if (gpu_of(Rank{r}) == cut.to_gpu) to = r;
   }
-  // Whom else it does not reach; of very many ranks not all are tried.
+  // Finds the other ranks that a failed link cuts off; of very many ranks not all are tried.
   constexpr std::uint32_t most_tried = 4096, most_named = 16;
   std::string others;
   std::uint32_t count = 0;

@@ -29,7 +29,7 @@ struct CollectivePattern {
   friend auto operator<=>(const CollectivePattern&, const CollectivePattern&) = default;
 };
 
-/// What one GPU sends another.
+/// Bytes that one GPU sends another.
 struct GpuTraffic {
   std::uint32_t from = 0, to = 0;  ///< GPUs of the fabric
   double payload = 0.0;            ///< bytes, or bytes for each byte of a payload
@@ -66,11 +66,11 @@ class FabricTraffic {
   [[nodiscard]] std::vector<GpuTraffic> pairs(const CollectivePattern&, std::span<const Rank> members) const;
   [[nodiscard]] LinkShares shares(const CollectivePattern&, std::span<const Rank> members) const;
 
-  /// One message.
+  /// The shares of one message.
   [[nodiscard]] LinkShares shares(Rank from, Rank to) const;
   [[nodiscard]] Picoseconds latency(Rank from, Rank to) const;
 
-  /// Of a link, as far as the library reaches it: calibrations say which part of a level's bandwidth that is.
+  /// Capacity of a link, as far as the library reaches it: calibrations say which part of a level's bandwidth that is.
   [[nodiscard]] Bandwidth capacity(LinkId) const;
   [[nodiscard]] const Fabric& fabric() const { return *routes_.fabric; }
   [[nodiscard]] const FabricRoutes& routes() const { return routes_; }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t none = UINT32_MAX;
 
-/// Weights that sums in another order give are the same weight.
+/// Sums in another order may differ by rounding; they count as the same weight.
 std::uint64_t label_of(double weight) {
   constexpr std::uint64_t half = std::uint64_t{1} << 11U;
   return (std::bit_cast<std::uint64_t>(weight) + half) >> 12U;
@@ -35,7 +35,7 @@ std::uint64_t label_of(const CollectivePattern& p) {
   return mix(mix(mix(mix(index(p.kind)) ^ index(p.algorithm)) ^ p.distance) ^ p.width) ^ (p.in_switches ? 1U : 0U);
 }
 
-/// One collective op for all that move the same bytes in the same way in one group.
+/// One entry for all collective ops that move the same bytes in the same way in one group.
 struct CollectiveOp {
   const Block* block;
   const Op* op;
@@ -79,7 +79,7 @@ Folding::Folding(std::vector<FoldingJob> given) {
     if (link_count_[classes.link[l]]++ == 0) first_link_[classes.link[l]] = links_[l];
   }
   class_of_flow_ = std::move(classes.flow);
-  // By LinkId, for those who want loads.
+  // Loads are ordered by LinkId, for callers that want them.
   std::vector<std::uint32_t> order(links_.size());
   std::iota(order.begin(), order.end(), 0U);
   std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return links_[a] < links_[b]; });
@@ -108,7 +108,7 @@ void Folding::add_groups(MeetingGraph& graph, Job& job) {
   const FabricTraffic* const traffic = job.of.traffic;
   const auto ranks = static_cast<std::uint32_t>(program.mesh.size());
   const std::size_t groups = program.groups.size();
-  // Which classes use which groups, and for what.
+  // Says which classes use which groups, and for what.
   using Signature = std::tuple<Collective::Kind, std::uint64_t, std::uint32_t, std::uint32_t>;
   std::vector<std::map<Signature, CollectiveOp>> ops(groups);
   std::vector<bool> uses(groups * program.classes.size(), false);
@@ -127,7 +127,7 @@ void Folding::add_groups(MeetingGraph& graph, Job& job) {
   job.flow_of_group.assign(groups * ranks, none);
   for (std::uint32_t g = 0; g < groups; ++g) {
     if (ops[g].empty() || group_size(program.groups[g], program.mesh) == 1) continue;
-    // How the members lie decides how a collective moves; few groups have more than one shape.
+    // The places of the members decide how a collective moves; few groups have more than one shape.
     std::vector<std::pair<GroupShape, std::set<CollectivePattern>>> patterns;
     std::uint32_t* const flow_of = &job.flow_of_group[std::size_t{g} * ranks];
     for (std::uint32_t r = 0; r < ranks; ++r) {
@@ -162,7 +162,7 @@ void Folding::add_groups(MeetingGraph& graph, Job& job) {
 void Folding::add_messages(MeetingGraph& graph, Job& job) {
   const Program& program = *job.of.program;
   const FabricTraffic* const traffic = job.of.traffic;
-  // Whom a rank of each class sends to and receives from.
+  // The ranks to which, and from which, a rank of each class sends and receives.
   struct Way {
     GroupId group;
     Peer peer;

@@ -16,24 +16,25 @@ namespace orrery {
 struct FoldingJob {
   const Program* program = nullptr;
   const Prices* prices = nullptr;
-  const FabricTraffic* traffic = nullptr;  ///< null, for all or for none: each communication has its links to itself
-  /// What tells ranks of one Program class apart from the beginning, one number for each rank; empty: nothing.
+  const FabricTraffic* traffic = nullptr;  ///< null, for all jobs or for none: each communication has its links to
+                                           ///< itself
+  /// Numbers that tell ranks of one Program class apart from the beginning, one for each rank; empty: nothing does.
   std::vector<std::uint64_t> labels = {};
 };
 
-/// A step folded over ranks that behave alike: one of each class is simulated, and what it sends stands for what all of
-/// its class send.
+/// A step folded over ranks that behave alike: one rank of each class is simulated, and its messages stand for those of
+/// its whole class.
 ///
-/// Ranks are parted by their Program class, by what perturbs them and, where links are shared, by those that their
-/// communications cross, until the partition is stable (rank_classes.hpp).  Then one link of each class and one flow of
-/// each class give the same rates as all of them, where a flow's weight on a link is
+/// Ranks are parted by their Program class, by what perturbs them and, where links are shared, by the links that their
+/// communications cross, until the partition is stable (rank_classes.hpp). Then one link of each class and one flow of
+/// each class have the same rates as all of them, if a flow's weight on a link is
 ///
 ///     W = F / L sum over links l of the class of w(l)
 ///
 ///     F  flows of the flow's class     L  links of the link's class     w(l)  weight of one flow on link l
 ///
-/// which is the sum, over all flows of the class that cross one such link, of their weights there.  No symmetry of the
-/// fabric is assumed: where routes part ranks, they are simulated apart, each by itself in the end.
+/// This is the sum of the weights of all flows of the class that cross one such link. No symmetry of the fabric is
+/// assumed: where routes part ranks, these are simulated apart, in the extreme each by itself.
 class Folding {
  public:
   /// Ranks of different jobs are never alike.  All that jobs point to outlives this.
@@ -50,8 +51,8 @@ class Folding {
   [[nodiscard]] const std::vector<LinkId>& links() const { return links_; }
   [[nodiscard]] const std::vector<std::uint32_t>& class_of_link() const { return class_of_link_; }
 
-  /// The shares of one flow, as weights W on link classes (LinkId: a class): of a collective in the instance of the
-  /// group that `rank` is in, and of a message.  Requires that the step has such flows.
+  /// The shares of one flow, as weights W on link classes (LinkId: a class). The flow is a collective in the instance
+  /// of the group that `rank` is in, or a message. Requires that the step has such flows.
   [[nodiscard]] LinkShares fold(LinkShares, GroupId, Rank, std::uint32_t job = 0) const;
   [[nodiscard]] LinkShares fold(LinkShares, Rank from, Rank to, std::uint32_t job = 0) const;
 

@@ -30,7 +30,7 @@ struct Playing {
   Picoseconds last_begin = -1;  ///< of the last step that it ended
   std::uint32_t counted = 0;
   Picoseconds in_counted = 0;  ///< that these took together
-  std::vector<Bytes> sent;     ///< in a step, over each link or a link of each class
+  std::vector<Bytes> sent;     ///< bytes of a step over each link, or over a link of each class
   JobResult result;
 };
 
@@ -88,7 +88,7 @@ class Jobs {
   JobsSimulation run() {
     look_up();
     for (Playing& p : playing_) p.machine->begin(0);
-    // A job without an op that takes time is done before anything happens.
+    // A job whose ops all take no time is done before anything happens.
     for (Playing& p : playing_) end_steps(p);
     std::uint64_t looks = 0;
     std::vector<std::uint32_t> ended;
@@ -130,7 +130,7 @@ class Jobs {
     return steps;
   }
 
-  /// Where the job's step has ended: keeps what is known of it, and begins the next.
+  /// Called where the job's step has ended: keeps what is known of it, and begins the next.
   void end_steps(Playing& p) {
     if (!p.machine->done()) return;
     // Steps that take no time would never end.
@@ -175,7 +175,7 @@ class Jobs {
     r.last = std::move(report);
   }
 
-  /// Leaves one rank of each class of the Program.
+  /// Leaves one rank of each class of the Program in the trace.
   static void keep_classes(Trace& trace, const Program& program) {
     const auto is_other = [&](const RankTrace& r) {
       return r.rank != representative(program, class_of(program, r.rank));

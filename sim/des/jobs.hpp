@@ -16,7 +16,7 @@ struct FabricJob {
   std::vector<std::uint32_t> gpus;            ///< [rank]: its GPU of the fabric
   std::optional<Stragglers> stragglers = {};  ///< among its ranks
   std::vector<SlowRank> slow = {};
-  std::optional<Noise> noise = {};  ///< drawn anew for every step; no job is folded where one has some
+  std::optional<Noise> noise = {};  ///< drawn anew for every step; where any job has noise, no job is folded
 };
 
 struct JobsOptions {
@@ -24,17 +24,17 @@ struct JobsOptions {
   std::uint32_t steps = 4;           ///< that every job ends at least; 1 or more
   bool expand = false;               ///< as in SimulateOptions
   bool timeline = false;             ///< keep one
-  SimulationProgress progress = {};  ///< counts the steps of the job that has ended fewest
+  SimulationProgress progress = {};  ///< counts the steps of the job that has ended the fewest
 };
 
-/// A step of a job as it was, between others.
+/// A step of a job as it was, among the steps of others.
 struct JobStep {
   Picoseconds begin = 0;
   Trace trace;  ///< one rank of each class, times from `begin` on
 };
 
-/// What a job's steps were like beside the others.  Means are over the steps that count: all that it ended but the
-/// first, which all jobs begin at one instant (with options.steps 1, that one too).
+/// How long a job's steps took beside the other jobs. Means are over the steps that count: all steps that it ended
+/// except the first, which all jobs begin at one instant (with options.steps 1, that one counts too).
 struct JobResult {
   std::uint32_t steps = 0;  ///< that it ended
   Seconds step_time, shortest, longest;
@@ -51,9 +51,9 @@ struct SharedLoad {
   Bandwidth bandwidth;        ///< that the library reaches, as in LinkLoad
   std::vector<Bytes> by_job;  ///< [job]: what its step sends over the link
 };
-/// How much of a link job `j` takes: bytes of its step, over the time of its step, over the link's bandwidth.
+/// The share of a link that job `j` takes: bytes of its step, over the time of its step, over the link's bandwidth.
 [[nodiscard]] double utilization(const SharedLoad&, const std::vector<JobResult>&, std::size_t j);
-/// Of all jobs.
+/// Utilization by all jobs.
 [[nodiscard]] double utilization(const SharedLoad&, const std::vector<JobResult>&);
 
 struct JobsSimulation {
@@ -61,16 +61,17 @@ struct JobsSimulation {
   Seconds time;                   ///< until the last job has ended its steps
   std::vector<SharedLoad> links;  ///< those that carry anything, by number
   std::uint64_t events = 0;
-  std::uint64_t history_hash = 0;  ///< of every step of every job that ended (history_hash.hpp), and when it began
+  std::uint64_t history_hash = 0;  ///< hash over every step of every job that ended (history_hash.hpp), and over when
+                                   ///< it began
   std::optional<std::uint32_t> link_classes, flow_classes;
 };
 
 /// Plays several Programs side by side on one cluster, each on GPUs of its own, over one fabric.
 ///
-/// All jobs begin at one instant.  Each repeats its step: the next begins on all its ranks when the last of them has
-/// ended the one before, so a job that meets no other takes as long for every step as simulate() says.  It goes on
-/// until every job has ended `steps` of them, so the short steps of one meet the long ones of another until the end.
-/// Ranks are folded over all jobs at once (folding.hpp).
+/// All jobs begin at one instant. Each job repeats its step: the next one begins on all its ranks when the last of them
+/// has ended the one before. A job that meets no other therefore takes as long for every step as simulate() says. The
+/// simulation goes on until every job has ended `steps` of them, so the short steps of one job meet the long ones of
+/// another until the end. Ranks are folded over all jobs at once (folding.hpp).
 ///
 /// Requires jobs that share no GPU, on one cluster whose nodes are those of the fabric (asserted), and devices whose
 /// ranks share no cores.  Throws as simulate() does.

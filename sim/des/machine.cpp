@@ -68,13 +68,13 @@ void Machine::build_meetings() {
 
 Picoseconds Machine::with_noise(Picoseconds duration, const Actor& actor, std::uint32_t op) const {
   if (!noise_) return duration;
-  // The first step draws what a step alone does.
+  // The first step draws the same noise as a step alone.
   const std::uint64_t seed = repetition_ == 0 ? noise_->seed : mix(noise_->seed ^ repetition_);
   const double z = std::abs(random_normal(seed, index(actor.rank), op));
   return duration + static_cast<Picoseconds>(std::llround(static_cast<double>(duration) * noise_->spread * z));
 }
 
-/// What the compute of a straggler takes.
+/// Duration of a straggler's compute op.
 Picoseconds Machine::slowed(Picoseconds duration, const Actor& actor) const {
   if (actor.slowdown == 1.0) return duration;
   return static_cast<Picoseconds>(std::llround(static_cast<double>(duration) * actor.slowdown));
@@ -125,7 +125,7 @@ void Machine::note_starts(Cores& node) {
 }
 
 void Machine::start(const std::vector<MemberOp>& members, Picoseconds alone, std::uint32_t traffic) {
-  // Numbers and their places are reused, so storage grows with what is under way at once.
+  // Numbers and their places are reused, so storage grows only with what is under way at once.
   std::uint32_t number = 0;
   if (!free_numbers_.empty() && running_[free_numbers_.back()].capacity >= members.size()) {
     number = free_numbers_.back();
@@ -212,7 +212,7 @@ void Machine::end_communication(std::uint32_t number) {
     Actor& actor = actors_[done.actor];
     if (list(actor).ops[done.op].kind == StepOp::Kind::exchange && --actor.moving[done.op] > 0) continue;
     if (shares_cores_) {
-      // A rank notices the end when it has a core again.
+      // A rank notices the end only when it has a core again.
       nodes_[actor.node].start(now_, 0, {done.actor, done.op});
       note_starts(nodes_[actor.node]);
     } else {
@@ -255,7 +255,7 @@ Picoseconds Machine::next_own() const {
 }
 
 void Machine::advance_own() {
-  // At one instant cores, by node, before copies.
+  // At one instant cores, ordered by node, come before copies.
   Cores* cores = nullptr;
   Picoseconds next = INT64_MAX;
   for (Cores& node : nodes_) {
@@ -288,13 +288,14 @@ void Machine::arrive(Picoseconds now, std::uint32_t number) {
 }
 
 void Machine::run(const SimulationProgress& progress) {
-  // Seldom enough to cost nothing: a few milliseconds apart.
+  // Looks are so seldom that they cost nothing: a few milliseconds apart.
   constexpr std::uint64_t between_looks = 1U << 14U;
   std::uint64_t looks = 0;
   left_ = total_;
   look_up(progress);
   begin(0);
-  // A node's cores, copies and the network each know when their next op ends; at one instant the network comes last.
+  // A node's cores, the copies and the network each know when their next op ends; at one instant the network comes
+  // last.
   for (;;) {
     const Picoseconds own = next_own();
     const Picoseconds arrival = network_.idle() ? INT64_MAX : network_.next_event();
@@ -320,7 +321,7 @@ Trace Machine::take_trace() {
   for (Actor& actor : actors_) {
     const StepList& steps = list(actor);
     for (Span& s : actor.spans) s = {s.start - begun_, s.end - begun_};
-    std::int64_t passed = 0;  // end of the compute lane's (the only lane's) last op so far
+    std::int64_t passed = 0;  // end of the last op so far on the compute lane (or on the only lane)
     for (std::size_t i = 0; i < steps.ops.size(); ++i) {
       if (steps.ops[i].kind == StepOp::Kind::untimed) {
         actor.spans[i] = {passed, passed};

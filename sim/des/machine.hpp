@@ -16,38 +16,37 @@ namespace orrery {
 
 /// The state of a simulated step.
 ///
-/// An actor is a rank that is simulated: one for each class of a partition of
-/// the ranks.  Actors run the step list of their Program class.  An op starts when it heads its
-/// lane and what it waits for has ended; a communication moves when the ops of
-/// all its partners have come that far.
+/// An actor is a rank that is simulated: one for each class of a partition of the ranks. Actors run the step list of
+/// their Program class. An op starts when it heads its lane and the ops that it waits for have ended. A communication
+/// moves when the ops of all its partners have come that far.
 class Machine {
  public:
-  /// `shared`: the links that communications share; null: each has its own.  Program, prices, partition and links
-  /// outlive this; where nodes are of several kinds, the partition parts their ranks (asserted).
+  /// `shared` holds the links that communications share; null: each has its own. Program, prices, partition and links
+  /// outlive this object; where nodes are of several kinds, the partition parts their ranks (asserted).
   Machine(const Program&, const Prices&, const RankClasses&, const Perturbation&,
           const std::vector<std::uint32_t>& node_of_rank, SharedNetwork* shared = nullptr);
 
-  /// One step, from its begin to its end.  Throws Error on a deadlock, SimulationCancelled when told to stop.
+  /// Runs one step, from its begin to its end. Throws Error on a deadlock, SimulationCancelled when told to stop.
   void run(const SimulationProgress&);
   /// Takes out the trace of the last step, from its begin on.
   [[nodiscard]] Trace take_trace();
   [[nodiscard]] std::uint64_t events() const { return events_; }
 
-  // For who plays several machines side by side, and moves their network: begin() a step, then take whichever comes
-  // first, until none has anything left.
+  // The functions below are for callers that play several machines side by side, and move their network: begin() a
+  // step, then take whichever event comes first, until none is left.
 
   /// Begins a step at `now`, with every op to be done.  `repetition` numbers steps for the noise.
   void begin(Picoseconds now, std::uint64_t repetition = 0);
-  /// When a core or a copy ends next; INT64_MAX: none is at work.
+  /// When a core or a copy ends next; INT64_MAX where none is at work.
   [[nodiscard]] Picoseconds next_own() const;
   /// Goes to next_own().
   void advance_own();
-  /// At `now` a communication ends.
+  /// A communication ends at `now`.
   void arrive(Picoseconds now, std::uint32_t number);
   [[nodiscard]] bool done() const { return left_ == 0; }
   [[nodiscard]] std::uint64_t ops_done() const { return total_ - left_; }
   [[nodiscard]] std::uint64_t ops() const { return total_; }  ///< timed ones of a step
-  /// Who waits for whom, of a machine that is not done and has nothing under way.
+  /// Says who waits for whom, for a machine that is not done and has nothing under way.
   [[nodiscard]] std::string describe_deadlock() const;
 
  private:
@@ -63,7 +62,7 @@ class Machine {
     std::vector<std::uint16_t> moving;  ///< exchange: messages that have not ended
     std::vector<Span> spans;
   };
-  /// What a running communication ends: one op of each member, or two ops.
+  /// The ops that end with a running communication: one op of each member, or two ops.
   struct Running {
     std::uint32_t first_member = 0;  ///< into member_ops_
     std::uint32_t members = 0;
@@ -73,7 +72,7 @@ class Machine {
     std::uint32_t actor;
     std::uint32_t op;
   };
-  /// Ranks that meet in one group, and who of them has come to a collective.
+  /// Ranks that meet in one group, and which of them have come to a collective.
   struct Meeting {
     std::vector<std::uint32_t> actors;  ///< ascending
     struct Open {
@@ -84,7 +83,7 @@ class Machine {
   };
 
   [[nodiscard]] const StepList& list(const Actor& a) const { return lists_[a.rank_class]; }
-  /// What an op takes on its actor's kind of node.
+  /// Duration of an op on its actor's kind of node.
   [[nodiscard]] Picoseconds duration(const Actor& a, const StepOp& op) const {
     return a.kind == 0 ? op.duration : prices_.of_op(op.block, op.op_index, a.kind);
   }

@@ -12,14 +12,13 @@ namespace orrery {
 struct Communication {
   std::uint32_t number = 0;   ///< whose it is; comes back when it ends
   Picoseconds alone = 0;      ///< duration with the links to itself
-  std::uint32_t traffic = 0;  ///< what it sends over which links; a network without shared links does not look
+  std::uint32_t traffic = 0;  ///< number of its traffic over links; a network without shared links ignores it
 };
 
-/// What moves between ranks, from start to end.
+/// Everything that moves between ranks, from start to end.
 ///
-/// The simulator asks nothing else of the network, and asks for the next event
-/// anew after every start: so where links are shared, a start may delay what is
-/// under way.
+/// The simulator asks nothing else of the network, and asks for the next event anew after every start. So where links
+/// are shared, a start may delay what is under way.
 class Network {
  public:
   virtual ~Network() = default;

@@ -69,7 +69,7 @@ class Kind {
   }
   void look_anew() { seen_.assign(seen_.size(), Signature{}); }
   void see(std::uint32_t i, std::uint32_t neighbour, std::uint64_t label) { seen_[i].add(neighbour, label); }
-  /// A class for every pair of old class and what is seen.
+  /// Numbers a class for every pair of old class and neighbourhood.
   void number() {
     classes_.clear();
     for (std::size_t i = 0; i < seen_.size(); ++i) {

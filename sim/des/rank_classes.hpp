@@ -17,19 +17,19 @@ struct RankClasses {
   [[nodiscard]] std::uint32_t count() const { return static_cast<std::uint32_t>(representative.size()); }
 };
 
-/// Those of the Program, by its numbers: equal op lists.  Enough where nothing else tells ranks apart.
+/// The classes of the Program, by its numbers: ranks with equal op lists. They are enough where nothing else tells
+/// ranks apart.
 [[nodiscard]] RankClasses program_classes(const Program&);
 /// Each rank by itself.
 [[nodiscard]] RankClasses single_ranks(const Program&);
-/// The partition that says for every rank which class it is in; classes are numbered anew, by their smallest ranks.
+/// The partition in which each rank is in the given class; classes are numbered anew, by their smallest ranks.
 [[nodiscard]] RankClasses rank_classes(const std::vector<std::uint32_t>& of_rank);
 
-/// Who meets whom in a step, and over which links: a graph of ranks, flows and links.
+/// Which ranks meet in a step, and over which links: a graph of ranks, flows and links.
 ///
-/// A flow stands for everything that the same ranks exchange: all collectives of
-/// one instance of a group, or all messages from one rank to another.  Labels
-/// say what tells things apart from the beginning, and in which way two things
-/// are joined.
+/// A flow stands for everything that the same ranks exchange: all collectives of one instance of a group, or all
+/// messages from one rank to another. Labels tell things apart from the beginning, and tell the ways in which two
+/// things are joined.
 struct MeetingGraph {
   struct Edge {
     std::uint32_t from, to;  ///< rank and flow, or flow and link
@@ -53,10 +53,10 @@ struct GraphClasses {
 /// class, label by label.
 ///
 /// So flows of one class load links of one class by equal amounts, and links of one class carry equally many flows of
-/// every class: as long as all of a class do the same, fairness gives all of it the same, and then they go on doing the
-/// same.  Partition by repeated counting (colour refinement): in every round each thing's class becomes its class and
-/// those around it, until the number of classes stays.  Counts are compared by two sums of 64 bits; that two unlike
-/// things agree in both by chance is less likely than 1e-20 for 10^8 of them.
+/// every class. As long as all of a class do the same, fairness gives all of them the same, and then they go on doing
+/// the same. The partition comes from repeated counting (colour refinement): in every round each thing's class becomes
+/// its class and those around it, until the number of classes stays. Counts are compared by two sums of 64 bits. Two
+/// unlike things agree in both by chance with a probability below 1e-20 for 10^8 of them.
 ///
 /// Source: Weisfeiler and Leman, 1968; Berkholz, Bonsma and Grohe, "Tight lower and upper bounds for the complexity of
 /// canonical colour refinement", Theory of Computing Systems 60, 2017 (stable partitions; theirs is faster).

@@ -17,33 +17,30 @@ namespace orrery {
 struct LinkLoad {
   LinkId link{};
   Bytes carried;
-  Bandwidth bandwidth;  ///< that the library reaches: the link's, times the efficiency of its network level
+  Bandwidth bandwidth;  ///< bandwidth that the library reaches: the link's, times the efficiency of its network level
 };
 
-/// The links of a fabric, or one of each class of a folding, for the flows of a step.  Both references outlive it.
+/// The links of a fabric, or one link of each class of a folding, for the flows of a step. Both references outlive it.
 [[nodiscard]] FlowNetwork link_flows(const FabricTraffic&, const Folding* = nullptr);
 
 /// Communications of a step over the links of a fabric, which they share.
 ///
-/// A communication is one flow of many strands that keep pace: over each link it
-/// carries what its algorithm sends there (collective_traffic.hpp), in
-/// proportion to the link that carries most.  First it waits for its latency,
-/// the price of the same communication without bytes; then it moves at the rate
-/// that would end it after its price, or slower where max-min fairness on a link
-/// (flow_network.hpp) leaves it less.  So a communication that meets no other
-/// on links as wide as the cluster file says takes its price, to the
-/// picosecond, and none takes less.
+/// A communication is one flow of many strands that keep pace: over each link it carries what its algorithm sends there
+/// (collective_traffic.hpp), in proportion to the link that carries most. First it waits for its latency, which is the
+/// price of the same communication without bytes. Then it moves at the rate that would end it after its price, or
+/// slower where max-min fairness on a link (flow_network.hpp) leaves it less. So a communication that meets no other,
+/// on links as wide as the cluster file says, takes its price to the picosecond, and none takes less.
 ///
 ///     T = L + P / r      r = min(P / (price - L), fair rates of its links)   while nothing begins or ends
 ///
 ///     L  latency     P  bytes on its busiest link     r  rate there
 ///
-/// Leaves out: order within a collective (its steps share links as if they were
-/// spread over its whole time), and what FlowNetwork leaves out.
+/// Leaves out: order within a collective (its steps share links as if they were spread over its whole time), and
+/// everything that FlowNetwork leaves out.
 class SharedNetwork final : public Network {
  public:
-  /// The communications of job number `job` in `flows`, which are link_flows() of the same fabric and folding.  With a
-  /// folding, a flow stands for all of its class, and a link too.  All references outlive it.
+  /// Network for the communications of job number `job` in `flows`, which are link_flows() of the same fabric and
+  /// folding. With a folding, a flow stands for all flows of its class, and so does a link. All references outlive it.
   SharedNetwork(FlowNetwork& flows, const FabricTraffic&, const Folding* = nullptr, std::uint32_t job = 0);
 
   /// Number of the traffic of a Collective op in the instance of its group that `rank` is in; `meeting` numbers those
@@ -55,21 +52,22 @@ class SharedNetwork final : public Network {
   void start(Picoseconds now, const Communication&) override;
   [[nodiscard]] bool idle() const override { return flows_.idle(); }
   [[nodiscard]] Picoseconds next_event() override { return flows_.next_event(); }
-  /// Where one job is alone on the links; of several, who moves them tells them apart.
+  /// For one job that is alone on the links; with several jobs, the code that moves them tells their communications
+  /// apart.
   void advance(std::vector<std::uint32_t>& ended) override { flows_.advance(ended); }
 
-  /// What FlowNetwork calls communication `number` of job `job`, and back.
+  /// The numbers by which FlowNetwork knows communication `number` of job `job`, and the way back.
   static constexpr std::uint32_t most_numbers = 1U << 24U;
   static std::uint32_t flow_number(std::uint32_t job, std::uint32_t number) { return job << 24U | number; }
   static std::uint32_t job_of(std::uint32_t flow) { return flow >> 24U; }
   static std::uint32_t number_of(std::uint32_t flow) { return flow & (most_numbers - 1); }
 
-  /// Of every link that carried anything for any job, by number.
+  /// Loads of every link that carried anything for any job, by number.
   [[nodiscard]] std::vector<LinkLoad> loads() const;
-  /// Counts a communication of this job that has come to its end; for carried().
+  /// Counts a communication of this job that has ended; for carried().
   void count_end(std::uint32_t number) { ++ends_[traffic_of_[number]]; }
-  /// Bytes that those carried over each link, or over a link of each class where links are folded.  Each step adds as
-  /// much.
+  /// Bytes that the counted communications carried over each link, or over a link of each class where links are folded.
+  /// Each step adds the same amount.
   [[nodiscard]] std::vector<Bytes> carried() const;
 
  private:

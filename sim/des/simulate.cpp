@@ -56,7 +56,7 @@ std::int64_t length_of(const Trace& trace) {
   return end;
 }
 
-/// Of the links that carried anything.
+/// Kinds of the links that carried anything.
 std::vector<LinkKind> kinds_of(const Fabric& fabric, const std::vector<LinkLoad>& loads) {
   std::vector<LinkKind> kinds;
   for (const LinkLoad& l : loads) kinds.push_back(fabric.link(l.link).kind);

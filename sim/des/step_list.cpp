@@ -26,7 +26,7 @@ StepOp::Kind kind_of(const Op& op) {
   return std::visit(visitor, op.action);
 }
 
-/// Positions in a list are 32-bit numbers, the last of which means "none".
+/// Positions in a list are 32-bit numbers, and the largest one means "none".
 void refuse_long_list(const Program& program, std::uint32_t rank_class) {
   constexpr double most = std::numeric_limits<std::uint32_t>::max() - 1U;
   // Doubles cannot wrap, and their error is far below the limit's distance to what fits in memory.
@@ -124,7 +124,7 @@ std::vector<StepList> step_lists(const Program& program, const Prices& prices) {
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) refuse_long_list(program, c);
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) lists.push_back(expand(program, prices, c));
 
-  // Sends wait here, by (from, to, channel), for the receives in the same order.
+  // Sends wait here, by (from, to, channel), for the receives, which come in the same order.
   struct Place {
     std::uint32_t op;
     std::uint32_t transfer;

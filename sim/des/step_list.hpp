@@ -14,7 +14,7 @@ namespace orrery {
 struct StepOp {
   enum class Kind : std::uint8_t { untimed, compute, copy, exchange, collective };
   Kind kind = Kind::untimed;
-  std::uint8_t lane = 0;  ///< all on lane 0 where a rank does one op at a time
+  std::uint8_t lane = 0;  ///< 0 for all ops where a rank does one op at a time
   std::uint16_t transfer_count = 0;
   std::uint32_t first_transfer = 0;  ///< exchange: into StepList::transfers
   std::uint32_t first_wait = 0;
@@ -26,8 +26,7 @@ struct StepOp {
   Picoseconds duration = 0;  ///< exchange: 0
 };
 
-/// A message; the k-th send from one class to another on a channel meets the
-/// k-th receive.
+/// A message. The k-th send from one class to another on a channel meets the k-th receive.
 struct StepTransfer {
   static constexpr std::uint32_t none = UINT32_MAX;
   bool send = false;

@@ -9,22 +9,23 @@
 
 namespace orrery {
 
-/// What ranks that lie to each other along some axes of the mesh send each other in one step.
+/// Bytes that certain ranks send each other in one step: those that lie to each other along some axes of the mesh.
 struct AxisTraffic {
   std::string name;                 ///< "tensor", "data + expert", "pipeline, messages"
   std::vector<GpuTraffic> between;  ///< bytes; a pair may stand several times
 };
 
-/// Who sends how much to whom in a step, whatever the times: a sum over the Program.
+/// Who sends how much to whom in a step, whatever the times; a sum over the Program.
 ///
-/// What a Program's ranks do does not depend on where they are, so it is read once; where they are then says which
-/// algorithm each collective takes and over which GPUs it goes.
+/// The ops of a Program's ranks do not depend on where the ranks are, so the Program is read once. Their places then
+/// decide which algorithm each collective takes and over which GPUs it goes.
 class StepTraffic {
  public:
-  /// The Program outlives it.
+  /// The Program must outlive it.
   explicit StepTraffic(const Program&);
 
-  /// Where the traffic's placement has the ranks.  Collectives first, then messages, each in the order of the groups.
+  /// The traffic with ranks where the placement puts them. Collectives first, then messages, each in the order of the
+  /// groups.
   [[nodiscard]] std::vector<AxisTraffic> between(const FabricTraffic&) const;
 
  private:
@@ -42,10 +43,10 @@ class StepTraffic {
   std::vector<std::vector<std::vector<Sent>>> messages_;      ///< [group][class]
 };
 
-/// What that sends over each link that it uses, by number: as a simulated step reports it.
+/// The load that the traffic puts on each link that it uses, by number: as a simulated step reports it.
 [[nodiscard]] std::vector<LinkLoad> link_loads(const std::vector<AxisTraffic>&, const FabricTraffic&);
 
-/// The longest time that a link needs for what it carries: no step is shorter.
+/// The link that needs the longest time for its bytes: no step is shorter.
 struct BusiestLink {
   LinkId link{};
   Seconds busy;

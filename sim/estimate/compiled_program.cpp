@@ -30,7 +30,7 @@ void CompiledProgram::compile_meetings(std::uint32_t g) {
   const std::size_t classes = program->classes.size();
   if (!group_classes[g * classes].empty() || !group_classes[g * classes + classes - 1].empty()) return;
   const Group& group = program->groups[g];
-  // A whole group meets every class along its class axes; the other axes stay inside a class.
+  // A whole group meets every class along its class axes; its other axes stay inside a class.
   Group part = group;
   if (group.members.empty()) {
     part.axes = {};
@@ -140,7 +140,7 @@ void CompiledProgram::find_gate(CompiledBlock& block) {
   };
   const std::size_t lane = begin->lane;
   if (lane != compute_lane) {
-    // A collective that waits for compute and passes the gate for the compute op behind it.
+    // The op is a collective that waits for compute, and it passes the gate in place of the compute op behind it.
     if (is_transfer_lane(lane) || !waits_for_tail(*begin, compute_lane)) return;
     const TimedOp* compute = begin;
     while (compute != end && compute->lane == lane) ++compute;
@@ -149,7 +149,8 @@ void CompiledProgram::find_gate(CompiledBlock& block) {
     for (std::uint32_t w = compute->first_wait; w < compute->first_wait + compute->wait_count; ++w) {
       const std::size_t on = waits[w].lane;
       follows = follows || (!waits[w].tail && on == lane);
-      // What else holds the compute op up must be at the gate too: of two causes only the later exposes.
+      // Any other op that holds the compute op up must be at the gate too, because of two causes only the later one
+      // exposes.
       if (waits[w].tail && on != compute_lane && on != lane && !waits_for_tail(*begin, on)) return;
     }
     if (!follows) return;
@@ -159,8 +160,8 @@ void CompiledProgram::find_gate(CompiledBlock& block) {
   for (std::uint8_t l = 0; l < lane_count; ++l) {
     if (l != compute_lane && l != lane && waits_for_tail(*begin, l)) gate[count++] = l;
   }
-  // Passing the gate moves the compute lane's end.  Another lane's op that waits for that end must not
-  // notice: it passes the same gate itself.
+  // Passing the gate moves the compute lane's end. An op of another lane that waits for that end must not notice the
+  // move: it passes the same gate itself.
   for (const TimedOp* op = begin; op != end; ++op) {
     if (op->lane == compute_lane || op->lane == lane || !waits_for_tail(*op, compute_lane)) continue;
     for (std::uint8_t g = 0; g < count; ++g) {
@@ -173,7 +174,7 @@ void CompiledProgram::find_gate(CompiledBlock& block) {
 }
 
 void CompiledProgram::watch_lanes(CompiledBlock& block) {
-  // Walk the block as early as it can ever run: only the compute lane's end, at 0, delays it.
+  // Walks the block as early as it can ever run: only the compute lane's end, at 0, delays it.
   std::array<Picoseconds, lane_count> tail;
   std::array<Picoseconds, lane_count> free_until;
   std::array<bool, lane_count> used{};

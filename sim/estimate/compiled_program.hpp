@@ -10,7 +10,7 @@
 
 namespace orrery {
 
-/// An op of a block without what time does not depend on.
+/// An op of a block, reduced to what its time depends on.
 struct TimedOp {
   enum class Meeting : std::uint8_t { none, exchange, collective };  ///< with ranks of other classes
   Picoseconds duration = 0;                                          ///< of an Exchange: 0, see its transfers
@@ -23,7 +23,7 @@ struct TimedOp {
   Meeting meeting = Meeting::none;
 };
 
-/// A message as one class issues it.
+/// A message in the form in which one class issues it.
 struct TimedTransfer {
   std::uint32_t partner = 0;  ///< class at the other end
   std::uint8_t channel = 0;
@@ -36,18 +36,17 @@ struct TimedWait {
   std::uint32_t op = 0;   ///< timed position in the block
   std::uint8_t lane = 0;  ///< of that op, or whose tail is meant
   bool tail = false;
-  bool saved = false;  ///< tail of a lane that the block has used by then: CompiledBlock::saved
+  bool saved = false;  ///< tail of a lane that the block has used before this wait: CompiledBlock::saved
 };
 
-/// When an op ended, and since when time until then was communication, and
-/// collectives, that went on without a pause (summarize.hpp).  For compute both
-/// are its end, for an exchange the second is.
+/// When an op ended, and since when communication, and collectives, had gone on until then without a pause
+/// (summarize.hpp). For compute both are its end; for an exchange the second is.
 struct Ending {
   Picoseconds end;
   Picoseconds from;
   Picoseconds collective_from;
 
-  /// The later of both, and of equally late ones the longest communication.
+  /// Takes the later of both, and among equally late ones the longest communication.
   void wait(const Ending& other) {
     if (other.end > end) {
       *this = other;
@@ -91,11 +90,9 @@ inline constexpr std::size_t compute_lane = 0;
 
 /// A block ready to be walked many times.
 ///
-/// A block is local when nobody outside its class takes part.  What a local
-/// block does depends on the ends of the few lanes it uses or waits for,
-/// relative to the compute lane, and only where they lie beyond `free_until`:
-/// an end no later than that delays nothing in the block.  So the outcomes met
-/// so far are kept by those relative ends.
+/// A block is local when no rank outside its class takes part. The outcome of a local block depends on the ends of the
+/// few lanes it uses or waits for, relative to the compute lane. Only ends beyond `free_until` matter: an earlier end
+/// delays nothing in the block. So outcomes are kept by those relative ends.
 struct CompiledBlock {
   static constexpr std::size_t max_watched = 8;
   static constexpr std::size_t max_outcomes = 8;
@@ -107,7 +104,7 @@ struct CompiledBlock {
     std::array<Ending, max_watched> exit{};   ///< of the watched lanes that the block uses
     Picoseconds compute = 0;                  ///< how far the compute lane's end moves
     Exposed exposed;
-    /// When the block runs again right after this outcome and comes out alike: that run, its gate included.
+    /// The result when the block runs again right after this outcome and comes out alike: that run, its gate included.
     /// The state after a run follows from its outcome alone, so then every further run is like it.
     bool steady = false;
     Picoseconds steady_move = 0;
@@ -130,27 +127,27 @@ struct CompiledBlock {
   std::array<std::uint8_t, max_watched> watched{};  ///< lanes other than compute
   std::array<bool, max_watched> used{};             ///< by an op of the block
   std::array<Picoseconds, max_watched> free_until{};
-  /// Lanes for whose tails everything in the block waits: the first op does, and it is a compute op, or a
+  /// Lanes whose tails everything in the block waits for. The first op waits for them, and it is a compute op, or a
   /// collective on `gate_lane` with the first compute op behind it.
   std::array<std::uint8_t, lane_count> gate{};
   std::uint8_t gate_lane = 0;
-  /// Lanes whose tail at the block's start an op waits for after another op has gone on that lane.
+  /// Lanes for which an op waits for the tail at the block's start although another op has gone on that lane before.
   std::array<std::uint8_t, lane_count> saved{};
   std::uint8_t saved_count = 0;
 
   std::uint32_t first_op = 0;  ///< in CompiledProgram::ops
   std::uint32_t op_count = 0;
   Picoseconds busy = 0;           ///< compute lane
-  Picoseconds all = 0;            ///< every lane: the time on a serial device, local blocks only
+  Picoseconds all = 0;            ///< time of every lane together: the time on a serial device, local blocks only
   Picoseconds communication = 0;  ///< collectives (and copies) of a local block
-  std::uint64_t sent_bytes = 0;   ///< by all ranks of one class, collectives inside the class
+  std::uint64_t sent_bytes = 0;   ///< bytes from all ranks of one class, for collectives inside the class
   std::uint32_t first_sum = 0;    ///< in CompiledProgram::sums: all but Exchanges
   std::uint32_t sum_count = 0;
   std::array<Outcome, max_outcomes> outcomes;
 };
 
-/// Blocks of a Program with prices, and which classes meet in which groups.  Where nodes are of several kinds, blocks
-/// are compiled for each kind that a class is on.
+/// Blocks of a Program with prices, and the groups in which classes meet. Where nodes are of several kinds, blocks are
+/// compiled for each kind that a class is on.
 struct CompiledProgram {
   const Program* program = nullptr;
   const Prices* prices = nullptr;
@@ -167,9 +164,9 @@ struct CompiledProgram {
   std::vector<TimedTransfer> transfers;                   ///< [class][transfer of any block]
   std::vector<std::vector<std::uint32_t>> group_classes;  ///< [group * classes + class]: who meets there, ascending
 
-  /// Keeps its storage; program and prices must outlive it.  No kinds: all classes are on kind 0.
+  /// Keeps its storage; program and prices must outlive it. Without kinds all classes are on kind 0.
   void compile(const Program&, const Prices&, std::vector<std::uint32_t> kind_of_class = {});
-  /// Of a block as a class runs it, in `blocks`.
+  /// Index in `blocks` of a block as a class runs it.
   [[nodiscard]] std::size_t place_of(std::uint32_t rank_class, BlockId id) const {
     return std::size_t{kind_of_class[rank_class]} * program->blocks.size() + index(id);
   }

@@ -24,9 +24,8 @@ namespace {
 
 constexpr double picosecond = 1e-12;
 
-/// A node's ranks cannot finish before its cores have done all their compute
-/// work.  On one node that is everybody's; of several, the fullest has at least
-/// the work of the least busy class on each of its ranks.
+/// A node's ranks cannot finish before its cores have done all their compute work. On one node that is the work of all
+/// ranks. With several nodes, the fullest has on each of its ranks at least the work of the least busy class.
 Picoseconds least_by_cores(const Program& program, const Prices& prices, const std::vector<ClassTimes>& classes) {
   if (prices.core_count == 0 || prices.ranks_per_node <= prices.core_count || classes.empty()) return 0;
   if (prices.ranks_per_node >= program.mesh.size()) {
@@ -42,10 +41,9 @@ Picoseconds least_by_cores(const Program& program, const Prices& prices, const s
 
 /// The waiting of a class when the step takes `step` because ranks share cores.
 ///
-/// A rank gives up its core where it waits, so what sharing adds lengthens the
-/// waits that are there: each kind in proportion.  simulate, which sees who
-/// holds a core, puts it at the same waits.  A class that never waits idles at
-/// the end of the step: bubble.
+/// A rank gives up its core where it waits, so the time that sharing adds lengthens the waits that are there, each kind
+/// in proportion. simulate, which sees who holds a core, puts it at the same waits. A class that never waits idles at
+/// the end of the step, which is bubble.
 Exposed stretched(const Exposed& alone, Picoseconds waits, Picoseconds longer) {
   if (waits <= 0 || longer == waits) return alone;
   const double factor = static_cast<double>(longer) / static_cast<double>(waits);
@@ -69,7 +67,7 @@ void Estimator::walk(const Program& program) {
     s.walk.run(s.compiled);
     return;
   }
-  // Ranks that differ along the class axes alone go through a step together, each on its own kind of node.  No such
+  // Ranks that differ only along the class axes go through a step together, each on its own kind of node. No such
   // column of ranks is slower than the step, so the slowest column's time is the estimate.
   std::map<std::uint64_t, std::vector<std::uint32_t>> columns;  // kinds by class, of each column's first rank
   for (std::uint32_t r = 0; r < program.mesh.size(); ++r) {

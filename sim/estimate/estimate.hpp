@@ -12,17 +12,15 @@ namespace orrery {
 /// Prices a Program exactly, as if every op and every message had the machine
 /// to itself: no shared links, no shared cores, no noise.
 ///
-/// Works on classes of equal ranks and on blocks: a block that only its own
-/// class takes part in is walked once for each state of the lanes in which it
-/// is met, so a step costs as many looks as it has slots, whatever the number
-/// of ranks and layers.  Equal to `simulate` without contention, to the
-/// picosecond.
+/// It works on classes of equal ranks and on blocks. A block in which only its own class takes part is walked once for
+/// each state of the lanes in which it is met. So a step costs as many looks as it has slots, whatever the number of
+/// ranks and layers. The result equals `simulate` without contention, to the picosecond.
 ///
-/// Where nodes are of several kinds, the slowest of all columns of ranks that differ along the Program's class axes
-/// alone (one pipeline, say) decides, and the breakdown is its own; `simulate` then takes as long or longer, since slow
+/// Where nodes are of several kinds, ranks that differ only along the Program's class axes form a column (one pipeline,
+/// say). The slowest column decides, and the breakdown is its own. `simulate` then takes as long or longer, since slow
 /// ranks of different columns may hold each other up in turn.
 ///
-/// Keeps its working storage between calls: use one Estimator per thread.
+/// The object keeps its working storage between calls: use one Estimator per thread.
 class Estimator {
  public:
   Estimator();
@@ -30,17 +28,15 @@ class Estimator {
   Estimator(Estimator&&) noexcept;
   Estimator& operator=(Estimator&&) noexcept;
 
-  /// Step time with its full breakdown, and memory.  `program` is
-  /// lower(run.model, run.workload, run.plan) and `costs` stands for the
-  /// cluster with the plan's mesh and placement.
+  /// Step time with its full breakdown, and memory. `program` is lower(run.model, run.workload, run.plan), and `costs`
+  /// belongs to the cluster with the plan's mesh and placement.
   ///
-  /// compute, exposed_communication and bubble_fraction follow the rules of
-  /// core/record/summarize.hpp.  On devices whose ranks share cores the step
-  /// takes at least the compute time of a node's ranks over its cores.
-  /// Throws Error when the program's ranks wait for each other forever.
+  /// compute, exposed_communication and bubble_fraction follow the rules of core/record/summarize.hpp. On devices whose
+  /// ranks share cores the step takes at least the compute time of a node's ranks divided by its cores. Throws Error
+  /// when the program's ranks wait for each other forever.
   [[nodiscard]] Report estimate(const PlannedRun& run, const Program& program, const CostModel& costs);
 
-  /// Step time alone: all that a search needs first.
+  /// The step time alone, which is all that a search needs at first.
   [[nodiscard]] Seconds step_time(const Program& program, const CostModel& costs);
 
  private:
@@ -50,7 +46,7 @@ class Estimator {
   std::unique_ptr<Scratch> scratch_;
 };
 
-/// One estimate with storage of its own.
+/// Makes one estimate with storage of its own.
 [[nodiscard]] Report estimate(const PlannedRun&, const Program&, const CostModel&);
 
 }  // namespace orrery

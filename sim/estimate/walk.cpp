@@ -58,7 +58,7 @@ void Walk::run(CompiledProgram& compiled) {
   for (std::size_t c = 0; c < count; ++c) {
     const LaneTails& lanes = classes_[c].lanes;
     ClassTimes& t = times_[c];
-    // The end of the step waits for every lane, like an op of no length on the compute lane.
+    // The end of the step waits for every lane, like a compute op of no length.
     Ending last = CompiledBlock::free;
     for (const Ending& lane : lanes) last.wait(lane);
     t.end = last.end;
@@ -113,7 +113,7 @@ void Walk::advance(std::uint32_t c) {
         k.ready = latest;
         k.at = &op;
         const bool met = op.meeting == TimedOp::Meeting::exchange ? post_exchange(c, op) : post_collective(c, op);
-        if (!met) return;  // goes on when the last partner arrives: finish_meeting counts the op
+        if (!met) return;  // the class goes on when the last partner arrives: finish_meeting counts the op
         --k.op;            // finish_meeting has counted it
       }
       ++runs_[place];
@@ -124,7 +124,7 @@ void Walk::advance(std::uint32_t c) {
   }
 }
 
-/// While a slot runs that passes over receives, its receive lanes end with the op before those.
+/// While a slot that passes over receives runs, its receive lanes end with the op before those.
 void Walk::pass_over(Class& k, std::uint32_t receives) {
   for (std::size_t i = 0; i < receive_lanes.size(); ++i) {
     Ending& lane = k.lanes[receive_lanes[i]];
@@ -218,7 +218,7 @@ bool Walk::post_collective(std::uint32_t c, const TimedOp& op) {
   return true;
 }
 
-/// One run of a local block.  `outcome`: the one it had, null when it has been walked instead.
+/// One run of a local block. `outcome` is the outcome that it had; null when the block has been walked instead.
 Exposed Walk::run_once(LaneTails& lanes, CompiledBlock& block, CompiledBlock::Outcome*& outcome) {
   outcome = nullptr;
   if (!block.keeps_outcomes) return walk_local(*compiled_, block, lanes, ends_);
@@ -228,10 +228,10 @@ Exposed Walk::run_once(LaneTails& lanes, CompiledBlock& block, CompiledBlock::Ou
     Ending gate = CompiledBlock::free;
     for (std::size_t i = 0; i < block.gate_count; ++i) gate.wait(lanes[block.gate[i]]);
     const std::size_t lane = block.gate_lane;
-    // A collective that stands at the gate may be held up longer by its own lane: then that is watched instead.
+    // Its own lane may hold a collective at the gate up for longer; then that lane is watched instead.
     if (lane == compute_lane || lanes[lane].end <= std::max(origin, gate.end)) {
       if (lane != compute_lane) gate.wait(lanes[lane]);
-      // Communication before the new origin exposes nothing but this gap: all later ones begin after it.
+      // Communication before the new origin exposes nothing but this gap, because all later gaps begin after it.
       gap.add_gap(gate, origin);
       origin = std::max(origin, gate.end);
       lanes[compute_lane] = {origin, origin, origin};
@@ -261,7 +261,7 @@ Exposed Walk::run_once(LaneTails& lanes, CompiledBlock& block, CompiledBlock::Ou
     LaneTails after = lanes;
     const Exposed exposed = walk_local(*compiled_, block, after, ends_);
     found = block.next_outcome;
-    // The run before may still be compared with this one: keep its outcome.
+    // The next run may still be compared with the run before, so its outcome is kept.
     if (found == block.last_outcome && block.outcome_count > 0) {
       found = static_cast<std::uint8_t>((found + 1) % CompiledBlock::max_outcomes);
     }
@@ -303,8 +303,8 @@ void Walk::run_local(Class& k, ClassTimes& times, CompiledBlock& block, std::uin
       before = nullptr;
       continue;
     }
-    // Lanes that the block waits for but does not use can delay its first run only, and their state cannot
-    // be part of an outcome that follows itself.
+    // Lanes that the block waits for but does not use can delay only its first run, and their state cannot be part of
+    // an outcome that follows itself.
     if (outcome == before && !outcome->steady) {
       outcome->steady = true;
       outcome->steady_move = k.lanes[compute_lane].end - end;

@@ -8,7 +8,7 @@
 
 namespace orrery {
 
-/// What one class of ranks spends its step on.
+/// The times on which one class of ranks spends its step.
 struct ClassTimes {
   Picoseconds end = 0;       ///< of its last op
   Picoseconds busy = 0;      ///< compute lane
@@ -17,21 +17,20 @@ struct ClassTimes {
   std::uint64_t exchanges = 0;
 };
 
-/// Times of a step of every class, met where classes meet.
+/// Times of a step of every class, where classes meet in collectives and messages.
 ///
-/// Each class is walked through its list until an op that needs another class;
-/// both go on from there when the other has come to the matching op.  This
-/// order of evaluation is the rendezvous order in which a verified Program
-/// cannot deadlock; the times are those of the lanes, not of this order.
+/// Each class is walked through its list until an op that needs another class; both go on from there when the other has
+/// come to the matching op. This order of evaluation is the rendezvous order in which a verified Program cannot
+/// deadlock; the times are those of the lanes, not of this order.
 class Walk {
  public:
-  /// The step of `compiled`.  Keeps its storage between calls.  Throws Error
-  /// when classes wait for each other forever.
+  /// Walks the step of `compiled`. Keeps its storage between calls. Throws Error when classes wait for each other
+  /// forever.
   void run(CompiledProgram& compiled);
 
   [[nodiscard]] const std::vector<ClassTimes>& classes() const { return times_; }
   [[nodiscard]] Picoseconds step_time() const;
-  /// By all ranks of all classes.
+  /// Bytes sent by all ranks of all classes.
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_; }
   /// Runs of each of CompiledProgram::blocks, summed over classes.
   [[nodiscard]] const std::vector<std::uint64_t>& block_runs() const { return runs_; }
@@ -52,12 +51,12 @@ class Walk {
     const TimedTransfer* transfers = nullptr;  ///< exchange
     std::uint32_t transfer_count = 0;
     std::uint32_t open = 0;    ///< bit i: message i has not met its partner
-    LaneTails entry{};         ///< when the current run of the block began, of its saved lanes
+    LaneTails entry{};         ///< lanes at the start of the block's current run, for its saved lanes
     std::vector<Ending> ends;  ///< of its ops
-    /// The last ends of the two receive lanes, and how many there were: none is kept where no slot asks for them.
+    /// The last ends of the two receive lanes, and how many there were; none are kept where no slot asks for them.
     std::array<std::vector<Ending>, 2> received;
     std::array<std::uint64_t, 2> receives{};
-    std::array<Ending, 2> tails{};  ///< of the receive lanes while a slot passes over some
+    std::array<Ending, 2> tails{};  ///< tails of the receive lanes while a slot passes over some receives
   };
 
   void advance(std::uint32_t c);

@@ -31,7 +31,7 @@ std::uint32_t CachingAllocator::new_piece(const Piece& piece) {
   return p;
 }
 
-/// Takes a piece from between its neighbours.
+/// Removes a piece from between its neighbours.
 void CachingAllocator::unlink(std::uint32_t piece) {
   const Piece& p = pieces_[piece];
   if (p.before != none) pieces_[p.before].after = p.after;
@@ -40,7 +40,7 @@ void CachingAllocator::unlink(std::uint32_t piece) {
   unused_.push_back(piece);
 }
 
-/// Gives back segments that hold nothing; of an expandable one, the free pages at its end.
+/// Gives back segments that hold nothing; an expandable segment gives back the free pages at its end.
 void CachingAllocator::release_unused() {
   std::size_t kept = 0;
   for (Run run : runs_) {
@@ -64,7 +64,7 @@ bool CachingAllocator::make_room(std::uint64_t bytes) {
   return reserved_ + bytes <= *rules_.capacity;
 }
 
-/// A free segment, and `room` in front of the next.
+/// Makes a free segment, with `room` before the next one.
 std::uint32_t CachingAllocator::new_segment(std::uint64_t size, std::uint64_t room, bool small) {
   const std::uint32_t piece = new_piece({next_, size, 0, none, none, true, small});
   runs_.push_back({next_, size, piece, small});
@@ -92,7 +92,7 @@ std::uint32_t CachingAllocator::expand(std::uint64_t size, bool small, bool& roo
     return rounded_up(size - (last != none && pieces_[last].free ? pieces_[last].size : 0), page);
   };
   if (rules_.capacity && reserved_ + missing() > *rules_.capacity) {
-    // What is given back may be that end.
+    // The memory that is given back may be that end.
     ++retries_;
     release_unused();
     room = reserved_ + missing() <= *rules_.capacity;

@@ -16,25 +16,25 @@ struct AllocatorRules {
   std::uint64_t small_request = 1ULL << 20;     ///< the largest that the pool of small blocks serves
   std::uint64_t small_segment = 2ULL << 20;     ///< what that pool takes from the device
   std::uint64_t large_segment = 20ULL << 20;    ///< what the other pool takes for requests below `own_segment`
-  std::uint64_t own_segment = 10ULL << 20;      ///< requests from here on get a segment of their own size
+  std::uint64_t own_segment = 10ULL << 20;      ///< requests of this size and larger get a segment of their own size
   std::uint64_t segment_multiple = 2ULL << 20;  ///< to which such a segment is rounded up
-  std::uint64_t large_remainder = 1ULL << 20;   ///< a large block keeps a rest of up to this much
-  /// expandable_segments:True: each pool is one segment that grows by whole pages, of the sizes of segments above.
+  std::uint64_t large_remainder = 1ULL << 20;   ///< a large block keeps a rest of up to this size
+  /// expandable_segments:True: each pool is one segment that grows by whole pages, which have the sizes of segments
+  /// above.
   bool expandable = false;
-  /// What the device has for it; unset: any amount.  When a segment does not fit, segments that hold nothing go back.
+  /// Bytes that the device has for the allocator; unset: any amount. When a segment does not fit, segments that hold
+  /// nothing go back.
   std::optional<std::uint64_t> capacity;
   friend bool operator==(const AllocatorRules&, const AllocatorRules&) = default;
 };
 
-/// PyTorch's caching allocator of CUDA memory, for one stream: what it takes
-/// from the device (reserves) for a sequence of requests, and where blocks lie.
+/// PyTorch's caching allocator of CUDA memory, for one stream. It says what the allocator takes from the device
+/// (reserves) for a sequence of requests, and where blocks lie.
 ///
-/// A request is rounded up to whole blocks and served by the smallest free
-/// block of its pool that is large enough; of equal ones by the one at the
-/// lowest address.  A block that is larger is split when the rest is worth
-/// keeping.  Without one, the pool takes a segment from the device.  A freed
-/// block joins free neighbours in its segment; segments stay, so memory is
-/// reserved until the device has no more.
+/// A request is rounded up to whole blocks and served by the smallest free block of its pool that is large enough;
+/// among equal ones by the one at the lowest address. A block that is larger is split when the rest is worth keeping.
+/// Without such a block, the pool takes a segment from the device. A freed block joins free neighbours in its segment.
+/// Segments stay, so memory is reserved until the device has no more.
 ///
 /// Source: PyTorch documentation, "CUDA semantics: Memory management" (pools,
 /// rounding, splitting, PYTORCH_CUDA_ALLOC_CONF with expandable_segments), and
@@ -59,24 +59,23 @@ class CachingAllocator {
 
   explicit CachingAllocator(const AllocatorRules& rules = {});
 
-  /// Serves a request of `bytes` > 0 under a name that nothing live has.  False
-  /// where not even giving back unused segments makes room: it is then served
-  /// beyond the capacity, so that figures go on.
+  /// Serves a request of `bytes` > 0 under a name that no live block has. Returns false where even giving back unused
+  /// segments makes no room. The request is then served beyond the capacity, so that figures go on.
   bool allocate(std::uint64_t name, std::uint64_t bytes);
   /// Frees what was allocated under the name.
   void free(std::uint64_t name);
 
-  /// In blocks that are in use: torch.cuda.memory_allocated.
+  /// Bytes in blocks that are in use: torch.cuda.memory_allocated.
   [[nodiscard]] std::uint64_t allocated() const { return allocated_; }
-  /// In segments: torch.cuda.memory_reserved.
+  /// Bytes in segments: torch.cuda.memory_reserved.
   [[nodiscard]] std::uint64_t reserved() const { return reserved_; }
   [[nodiscard]] std::uint64_t most_reserved() const { return most_reserved_; }
   /// How often segments went back to make room.
   [[nodiscard]] std::uint64_t retries() const { return retries_; }
   [[nodiscard]] std::vector<Segment> segments() const;
 
-  /// Appends all that what happens next depends on: segments in order of their addresses, their blocks, and the names
-  /// of those in use, as name_before(name) tells them.
+  /// Appends everything on which the next events depend: segments in order of their addresses, their blocks, and the
+  /// names of those in use, as name_before(name) gives them.
   template <class Name>
   void write_state(std::vector<std::uint64_t>& out, Name&& name_before) const {
     for (const Run& run : runs_) {
@@ -88,8 +87,8 @@ class CachingAllocator {
       }
     }
   }
-  /// A number that is the same for the same state, and mostly another for another: of the last blocks alone, since what
-  /// lies at the highest addresses came last.
+  /// A number that is the same for equal states, and mostly differs for different ones. It covers only the last blocks,
+  /// since what lies at the highest addresses came last.
   template <class Name>
   [[nodiscard]] std::uint64_t sign(Name&& name_before) const {
     std::uint64_t sign = reserved_ ^ (allocated_ << 20U);

@@ -8,16 +8,16 @@
 
 namespace orrery {
 
-/// How Megatron-LM comes to weights, gradients and optimizer states.
+/// How Megatron-LM allocates weights, gradients and optimizer states.
 ///
-/// The model's tensors are made one by one (of experts one for each), then a buffer for all weights and one for all
-/// gradients that are shared out alike; weights move there, and what they were made in becomes free memory of the
-/// caching allocator, cut up as it was.  Then the masters of the rank's part, tensor by tensor from the last, each by
-/// way of a copy in the weights' type.  Moments are made by the first update.
+/// The model's tensors are made one by one (one for each expert). Then come a buffer for all weights and one for all
+/// gradients that are sharded alike. Weights move there, and the tensors that they were made in become free memory of
+/// the caching allocator, cut up as it was. Then the masters of the rank's part are made, tensor by tensor from the
+/// last, each through a copy in the weights' type. The first update makes the moments.
 ///
 /// Source: Megatron-LM core, distributed/param_and_grad_buffer.py (_ParamAndGradBuffer) and
 /// optimizer/distrib_optimizer.py (_build_model_and_main_param_groups); states of FusedAdam are made in step().
-/// Leaves out: the padding of shards; which part of the buffer a rank has (here the last layers').
+/// Leaves out: the padding of shards; which part of the buffer a rank has (here it has the last layers').
 class ContiguousSetup {
  public:
   ContiguousSetup(const Program&, std::uint32_t rank_class);

@@ -20,12 +20,12 @@ namespace {
 
 std::uint64_t whole(Bytes b) { return static_cast<std::uint64_t>(b.base()); }
 
-/// Constants of the devices of a kind of node.
+/// Process constants of the devices on a kind of node.
 const std::optional<ProcessMemory>& constants_of(const Calibration& calibration, std::uint32_t kind) {
   return kind == 0 || kind > calibration.others.size() ? calibration.memory : calibration.others[kind - 1].memory;
 }
 
-/// What a process holds beside its allocator's segments.
+/// Bytes that a process holds beside its allocator's segments.
 std::uint64_t beside(const ProcessMemory& constants, std::uint64_t communicators) {
   return whole(constants.context) + communicators * whole(constants.communicator);
 }
@@ -50,7 +50,7 @@ Played played(const std::optional<ProcessMemory>& constants, std::uint64_t memor
 
 using FiguresByKind = std::map<std::uint32_t, std::vector<MemoryFigures>>;
 
-/// What tensors ask for, of every class.
+/// The tensors that each class asks for, as a report.
 Report tensors_of(const Program& program) {
   Report report;
   LiveMemory live;
@@ -65,7 +65,7 @@ std::int64_t left_of(std::uint64_t room, std::uint64_t need) {
 
 void raise(std::optional<std::uint64_t>& most, std::uint64_t value) { most = std::max(most.value_or(0), value); }
 
-/// Plays what `by_kind` does not have.
+/// Plays the classes that `by_kind` does not have.
 void judge(Report& report, const PlannedRun& run, const Program& program, const Calibration& calibration,
            const MemoryRules& rules, FiguresByKind by_kind) {
   report.fits = true;
@@ -126,8 +126,8 @@ void judge(Report& report, const PlannedRun& run, const Program& program, const 
   }
 }
 
-/// Plays the fullest classes first, and no more of them once one does not fit; then `report` has that one's process.
-/// The figures of all otherwise.
+/// Plays the fullest classes first, and stops once one does not fit; then `report` has the process of that one.
+/// Otherwise returns the figures of all.
 std::optional<std::vector<MemoryFigures>> figures_if_all_fit(Report& report, const Program& program,
                                                              const ProcessMemory& constants, std::uint64_t memory,
                                                              const MemoryRules& rules) {
@@ -160,10 +160,10 @@ void judge_memory(Report& report, const PlannedRun& run, const Program& program,
 
 namespace {
 
-/// `fits` and the figures that decide it.
+/// Finds `fits` and the figures that decide it.
 Report quickly_judged(const PlannedRun& run, const Program& program, const Calibration& calibration,
                       const MemoryRules& rules) {
-  // What tensors ask for is quickly known, and often too much.
+  // The memory that tensors ask for is quickly known, and often too much already.
   const std::vector<std::vector<ClassDevice>> devices = class_devices(run, program);
   Report report = tensors_of(program);
   const std::uint64_t communicators = communicator_count(program);

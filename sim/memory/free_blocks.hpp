@@ -10,8 +10,8 @@ namespace orrery {
 
 /// Free blocks of one pool of the caching allocator, by size and then by address.
 ///
-/// Sorted arrays: a pool has few free blocks, and most changes make a block a little larger or smaller, so that it
-/// stays near its place.  Sizes have an array of their own, for look-ups read little else.
+/// The blocks are in sorted arrays: a pool has few free blocks, and most changes make a block a little larger or
+/// smaller, so that it stays near its place. Sizes have an array of their own, because look-ups read little else.
 class FreeBlocks {
  public:
   struct Block {
@@ -24,7 +24,7 @@ class FreeBlocks {
 
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
-  /// The piece of the smallest block of at least `size`, of equal ones the one at the lowest address; `none` where
+  /// The piece of the smallest block of at least `size`; among equal ones the one at the lowest address; `none` where
   /// there is none.
   [[nodiscard]] std::uint32_t best(std::uint64_t size) const {
     const std::size_t at = first_of(size);
@@ -48,7 +48,7 @@ class FreeBlocks {
     std::uint64_t address = 0;
     std::uint32_t piece = 0;
   };
-  /// Puts `b` where it belongs, in place of what lies at `at`.
+  /// Puts `b` where it belongs, in place of the block at `at`.
   void move(std::size_t at, const Block& b) {
     const auto before = [&](std::size_t i) {
       return sizes_[i] != b.size ? sizes_[i] < b.size : places_[i].address < b.address;
@@ -62,7 +62,7 @@ class FreeBlocks {
     sizes_[to] = sizes_[from];
     places_[to] = places_[from];
   }
-  /// The place of the first block of at least `size`; halves without branches, which nothing could foretell.
+  /// The place of the first block of at least `size`. It halves without branches, which nothing could predict.
   [[nodiscard]] std::size_t first_of(std::uint64_t size) const {
     const std::uint64_t* at = sizes_.data();
     for (std::size_t count = sizes_.size(); count > 0;) {

@@ -28,7 +28,7 @@ bool FsdpMemory::is_root(const Buffer& b) const {
   return b.parameters && !of_layers(program_.parameter_tables[*b.parameters]);
 }
 
-/// Of the unsharded gradients, which are in the weights' type.
+/// Bytes of the unsharded gradients, which are in the weights' type.
 std::uint64_t FsdpMemory::weight_bytes(const Buffer& gradient) const {
   for (const Buffer& b : program_.buffers) {
     if (b.role == Role::weight && b.parameters == gradient.parameters) return gradient.count * size_of(b.dtype);
@@ -71,7 +71,7 @@ void FsdpMemory::gather(std::uint32_t unit, std::uint64_t bytes, MemoryPlayer& p
   player(true, name_of(Part::gathered, unit), bytes, StreamPool::gathers);
 }
 
-/// Outputs that were copied before go.
+/// Frees the outputs that were copied before.
 void FsdpMemory::copied_out(std::uint32_t unit, MemoryPlayer& player) {
   std::erase_if(gathered_, [&](const auto& output) {
     if (!output.second.copied) return false;
@@ -133,7 +133,7 @@ void FsdpMemory::on_event(bool alloc, std::uint64_t name, std::uint64_t bytes, M
     const Tensor t{name_of(Part::gradients, unit, index(what)), weight_bytes(*b)};
     const std::vector<Tensor>& held = gradients_[unit];
     if (std::any_of(held.begin(), held.end(), [&](const Tensor& h) { return h.name == t.name; })) {
-      reduce(unit, root_gradients_, root_shards_, player);  // of the root, by the backward pass before this one
+      reduce(unit, root_gradients_, root_shards_, player);  // of the root, from the backward pass before this one
     }
     gradients_[unit].push_back(t);
     player(true, t.name, t.bytes);
@@ -204,7 +204,8 @@ void FsdpMemory::end(MemoryPlayer& player) {
   for (const Tensor& t : roots_) player(false, t.name, t.bytes);
 }
 
-/// Tensors live under their names, which say nothing of their order, of copies made and of which shard is there.
+/// Tensors are live under their names. The names do not tell their order, which copies were made and which shard is
+/// there, so that is written here.
 void FsdpMemory::write_state(std::vector<std::uint64_t>& out) const {
   for (const auto& [unit, output] : gathered_) out.insert(out.end(), {unit, output.copied ? 1U : 0U});
   out.push_back(gathered_.size());

@@ -13,17 +13,16 @@
 
 namespace orrery {
 
-/// What a rank of ZeRO-3 holds when PyTorch's FSDP2 (`fully_shard`) runs it: the tensors of its list, but for weights
-/// and their gradients.
+/// What a rank of ZeRO-3 holds when PyTorch's FSDP2 (`fully_shard`) runs it. These are the tensors of its list, except
+/// weights and their gradients, which follow these rules.
 ///
 /// * Only the shards in full precision stay; a gather casts its input.
 /// * A layer's gather ends in a buffer of the pool of gathers, from which weights are copied into tensors of their own;
 ///   the buffer goes when the next gather has been copied out.  The last layer keeps its weights from the forward to
 ///   the backward pass.
 /// * Embedding, final norm and head are the root: one unit, gathered at the start of the step and reduced at its end.
-/// * Gradients of a unit are in the weights' type until they are copied into the input of its reduction, which goes
-///   when the next unit is reduced; the reduced shards, in the pool of reductions, are there until the next step
-///   begins.
+/// * Gradients of a unit are in the weights' type until they are copied into the input of its reduction, which is freed
+///   when the next unit is reduced. The reduced shards, in the pool of reductions, stay until the next step begins.
 /// * The first update makes the moments; every update holds the square roots of all second moments.
 ///
 /// Source: PyTorch 2, torch/distributed/_composable/fsdp (_fsdp_collectives.py, _fsdp_param_group.py, _fsdp_state.py)
@@ -49,7 +48,7 @@ class FsdpMemory final : public StepMemory {
     std::uint64_t bytes = 0;
     bool copied = false;  ///< into the weights
   };
-  /// What a block does to whole weights of a layer.
+  /// The use that a block makes of a layer's whole weights.
   struct Use {
     std::optional<BufferId> weights;  ///< it computes with, and lets go
     bool forward = false;

@@ -12,7 +12,7 @@ const Kernel* kernel_of(const Block& block, const Op& op) {
   return compute != nullptr ? &block.kernels[compute->kernel] : nullptr;
 }
 
-/// The buffer that an op adds a weight gradient to, if it does.
+/// The buffer to which an op adds a weight gradient, if it does.
 const Buffer* gradient_of(const Program& program, const Block& block, const Op& op) {
   for (std::uint32_t v = op.views.first; v < op.views.first + op.views.count; ++v) {
     const Buffer& b = program[block.views[v].buffer];
@@ -103,8 +103,8 @@ std::uint32_t HeldMemory::own_tensor(std::string name, std::uint64_t rows, std::
   return static_cast<std::uint32_t>(own_.size() - 1);
 }
 
-/// Logits are what a cross-entropy turns into its gradient; in the weights' type
-/// they are as wide as the activations that they are made of.
+/// Logits are the operand that a cross-entropy turns into its gradient. In the weights' type they are as wide as the
+/// activations that they are made from.
 void HeldMemory::read_logits(const FrameworkMemory& framework) {
   logits_.assign(program_.buffers.size(), 0);
   if (framework.cross_entropy == CrossEntropy::in_place) return;
@@ -136,8 +136,8 @@ std::uint32_t HeldMemory::hold(std::string name, std::uint64_t bytes, std::vecto
   return own;
 }
 
-/// Before the tensor that is kept there are `product` bytes of the head's product, which the caller holds until the
-/// loss is there, and what leads from one to the other.
+/// Before the kept tensor come `product` bytes of the head's product, which the caller holds until the loss is there,
+/// and the tensors that lead from one to the other.
 void HeldMemory::begin_logits(const Buffer& buffer, std::uint64_t product, CrossEntropy entropy,
                               std::vector<Step>& into, std::vector<Step>& at_end) {
   const auto until_end = [&](const char* what, std::uint64_t bytes) {
@@ -152,7 +152,7 @@ void HeldMemory::begin_logits(const Buffer& buffer, std::uint64_t product, Cross
   }
 }
 
-/// What was kept for it goes when its gradient has been converted.
+/// The tensors that were kept for the gradient are freed when it has been converted.
 void HeldMemory::turn_into_gradient(const View& logits, CrossEntropy entropy, std::vector<Step>& into,
                                     std::vector<Step>& at_end) {
   const Buffer& buffer = program_[logits.buffer];
@@ -210,7 +210,7 @@ void HeldMemory::read_block(const Block& block, const FrameworkMemory& framework
     const bool lookup = k->kind == KernelKind::embed_backward;
     const Buffer* gradient = gradient_of(program_, block, op);
     if (gradient == nullptr || (!lookup && !(product && k->pass == Pass::weight_gradient))) continue;
-    // Of a lookup the table is [vocabulary, hidden].
+    // In a lookup the table is [vocabulary, hidden].
     const std::uint64_t rows = lookup ? k->depth : k->rows, columns = k->columns;
     const std::uint64_t bytes = rows * columns * size_of(weight_type(program_, *gradient));
     const bool apart = framework.weight_gradients == WeightGradients::apart;

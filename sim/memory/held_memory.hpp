@@ -17,7 +17,7 @@ namespace orrery {
 /// the training program adds.
 struct TensorId {
   Instance instance;                 ///< of a buffer
-  std::optional<std::uint32_t> own;  ///< of a tensor of the training program: index into HeldMemory::own()
+  std::optional<std::uint32_t> own;  ///< set for a tensor of the training program: index into HeldMemory::own()
   friend auto operator<=>(const TensorId&, const TensorId&) = default;
 };
 
@@ -27,11 +27,10 @@ struct TensorId {
                                     static_cast<std::int64_t>(run) * slot.layer_step);
 }
 
-/// Device memory that a rank's list asks for and gives back, in issue order.
+/// Device memory that a rank's list requests and returns, in issue order.
 ///
-/// The Program's Allocs and Frees, and between them what the training program
-/// holds beside them (FrameworkMemory).  Buffers in host memory or on disk, and
-/// those that take over the memory of others, are left out.
+/// It has the Program's Allocs and Frees, and between them the tensors that the training program holds besides
+/// (FrameworkMemory). Buffers in host memory or on disk, and those that take over the memory of others, are left out.
 class HeldMemory {
  public:
   /// A tensor of the training program.
@@ -46,20 +45,21 @@ class HeldMemory {
 
   [[nodiscard]] const Program& program() const { return program_; }
   [[nodiscard]] const std::vector<Own>& own() const { return own_; }
-  /// Of a tensor: what its buffer needs, or, of logits, what the training program holds them in.
+  /// Bytes of a tensor: what its buffer needs, or, for logits, what the training program holds them in.
   [[nodiscard]] std::uint64_t bytes_of(const TensorId&) const;
-  /// Which tensor a name is of.
+  /// The tensor that a name belongs to.
   [[nodiscard]] TensorId tensor_of(std::uint64_t name) const;
-  /// What a block adds to live memory, once shared tensors are there.
+  /// Bytes that a block adds to live memory, once shared tensors are there.
   [[nodiscard]] std::int64_t growth(BlockId block) const { return growth_[index(block)]; }
 
-  /// Calls `visit(bool alloc, std::uint64_t name, std::uint64_t bytes)` for all that lives as long as the process.
+  /// Calls `visit(bool alloc, std::uint64_t name, std::uint64_t bytes)` for all tensors that live as long as the
+  /// process.
   template <class Visit>
   void process(Visit&& visit) const {
     if (workspace_) visit(true, name_of_own(*workspace_), own_[*workspace_].bytes);
   }
-  /// The same for the slots of a setup or step.  `kept` remembers, from one call to the next, which shared tensors
-  /// are there already.
+  /// The same for the slots of a setup or step. `kept` remembers from one call to the next which shared tensors are
+  /// there already.
   template <class Visit>
   void walk(const std::vector<Slot>& slots, std::vector<bool>& kept, Visit&& visit) const {
     for (const Slot& slot : slots) walk(slot, kept, visit);
@@ -110,7 +110,8 @@ class HeldMemory {
   std::vector<Own> own_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> placeholders_;  ///< by rows and columns
   std::optional<std::uint32_t> workspace_;
-  std::vector<std::uint64_t> logits_;  ///< of each buffer: bytes in the weights' type where it holds logits, else 0
+  std::vector<std::uint64_t> logits_;  ///< for each buffer: bytes in the weights' type where it holds logits, otherwise
+                                       ///< 0
   bool shares_vocabulary_ = false;     ///< among tensor ranks
   bool fused_ = false;
 };

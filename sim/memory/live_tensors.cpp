@@ -13,7 +13,7 @@
 namespace orrery {
 namespace {
 
-/// "0-3 5": whole numbers, runs of neighbours folded.
+/// Whole numbers as a text, with runs of neighbours folded: "0-3 5".
 std::string ranges(const std::set<std::uint32_t>& numbers) {
   std::string out;
   for (auto i = numbers.begin(); i != numbers.end();) {
@@ -55,13 +55,13 @@ PeakTensors peak_of(const HeldMemory& memory, std::uint32_t rank_class) {
   const RankClass& ranks = program.classes[rank_class];
   PeakTensors out;
   out.stage = program.mesh.coordinate(representative(program, rank_class), Axis::pipeline);
-  // Once to find the peak, a second time to see what lives there.
+  // The first walk finds the peak, the second sees what lives there.
   std::uint64_t live = 0, number = 0, at = 0;
   const auto walk = [&](auto&& visit) {
     std::vector<bool> kept;
     memory.process(visit);
     memory.walk(ranks.setup, kept, visit);
-    // What is shared and stays is there from the first step on; the second is the one that holds most.
+    // Shared tensors that stay are there from the first step on, so the second step holds most.
     memory.walk(ranks.step, kept, visit);
     memory.walk(ranks.step, kept, visit);
   };

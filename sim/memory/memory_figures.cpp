@@ -20,7 +20,7 @@ class ListedStep final : public StepMemory {
   void begin(MemoryPlayer&) override {}
   void run(const Slot& slot, MemoryPlayer& player) override { memory_.walk(slot, kept_, player); }
   void end(MemoryPlayer&) override {}
-  /// Shared tensors are there under their names.
+  /// Shared tensors are live under their names.
   void write_state(std::vector<std::uint64_t>&) const override {}
 
  private:
@@ -28,7 +28,7 @@ class ListedStep final : public StepMemory {
   std::vector<bool> kept_;
 };
 
-/// Those in whose periods as much comes as goes: no other can begin twice in the same state.
+/// The cycles in whose periods as much is freed as is allocated: no others can begin twice in the same state.
 std::vector<SlotCycle> level_cycles(const HeldMemory& memory, const std::vector<Slot>& slots) {
   std::vector<SlotCycle> cycles = slot_cycles(slots);
   std::erase_if(cycles, [&](const SlotCycle& c) {
@@ -48,7 +48,7 @@ MemoryFigures figures_of(const HeldMemory& memory, std::uint32_t rank_class, con
   out.stage = program.mesh.coordinate(representative(program, rank_class), Axis::pipeline);
   MemoryPlayer player(rules);
   memory.process(player);
-  // Setup, a step, what its update makes, and the steps after that.
+  // Plays setup, a step, the tensors that its update makes, and the steps after that.
   const auto play = [&](auto&& setup, StepMemory& step, auto&& first_update, int steps) {
     const bool skip = repeats == Repeats::skipped;
     StepPlayer played(ranks.step, skip ? level_cycles(memory, ranks.step) : std::vector<SlotCycle>{}, step, player,
@@ -99,7 +99,7 @@ std::vector<MemoryFigures> memory_figures(const Program& program, const Framewor
   const HeldMemory memory(program, framework);
   const auto classes = static_cast<std::uint32_t>(program.classes.size());
   std::vector<MemoryFigures> out(classes);
-  // A class takes milliseconds, and a thread is not worth fewer than some of them.
+  // A class takes milliseconds, and a thread pays off only for some of them.
   const std::uint32_t threads = std::clamp(std::thread::hardware_concurrency(), 1U, std::max(1U, classes / 4));
   const auto play = [&](std::uint32_t first) {
     StatesOfSteps states;

@@ -11,10 +11,9 @@
 
 namespace orrery {
 
-/// Device memory of the ranks of one class, over setup and two steps: the first
-/// finds the allocator empty, the second as the first has left it.  Where the
-/// first update makes the moments, the second step finds them in its way, and
-/// there is a third.
+/// Device memory of the ranks of one class, over setup and two steps: the first finds the allocator empty, the second
+/// as the first has left it. Where the first update makes the moments, the second step finds them in its way, so there
+/// is a third.
 struct MemoryFigures {
   std::uint32_t stage = 0;
   std::uint64_t live = 0;       ///< largest sum of what the tensors ask for
@@ -23,19 +22,20 @@ struct MemoryFigures {
   std::uint64_t allocated = 0;  ///< largest sum of blocks in use: torch.cuda.max_memory_allocated
   std::uint64_t reserved = 0;   ///< largest sum of segments: torch.cuda.max_memory_reserved
   std::uint64_t retries = 0;    ///< how often the allocator gave segments back to make room
-  bool fits = true;             ///< into the rules' capacity, if need be by giving segments back
+  bool fits = true;             ///< into the rules' capacity, if necessary by giving segments back
   friend bool operator==(const MemoryFigures&, const MemoryFigures&) = default;
 };
 
-/// What repeats itself is left out, or played all the same, which gives the same figures and is there to be compared.
+/// Whether repeated parts are skipped, or played all the same. Both give the same figures; the second is there to be
+/// compared.
 enum class Repeats : std::uint8_t { skipped, played };
 
-/// The figures of every class of ranks; where there are many classes several threads play them.
+/// The figures of every class of ranks; with many classes several threads play them.
 [[nodiscard]] std::vector<MemoryFigures> memory_figures(const Program&, const FrameworkMemory& = {},
                                                         const AllocatorRules& = {}, Repeats = Repeats::skipped);
 
-/// Plays the classes in `order` until `enough(class, its figures)`: each takes milliseconds.  Those that are not played
-/// have none.
+/// Plays the classes in `order` until `enough(class, its figures)` is true; each takes milliseconds. Classes that are
+/// not played have no figures.
 [[nodiscard]] std::vector<std::optional<MemoryFigures>> memory_figures_until(
     const Program&, const FrameworkMemory&, const AllocatorRules&, const std::vector<std::uint32_t>& order,
     const std::function<bool(std::uint32_t, const MemoryFigures&)>& enough);

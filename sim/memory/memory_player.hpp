@@ -9,17 +9,18 @@
 
 namespace orrery {
 
-/// PyTorch's allocator keeps the blocks of each CUDA stream apart: what one stream has given back serves no other.
+/// PyTorch's allocator keeps the blocks of each CUDA stream apart: memory that one stream has given back serves no
+/// other.
 enum class StreamPool : std::uint8_t { compute, gathers, reductions };
 inline constexpr std::size_t stream_pools = 3;
 
-/// Device memory of a process while tensors come and go: an allocator for each stream, and the most that they held.
+/// Device memory of a process while tensors come and go: an allocator for each stream, and the most that each has held.
 class MemoryPlayer {
  public:
   explicit MemoryPlayer(const AllocatorRules& rules)
       : pools_{CachingAllocator(rules), CachingAllocator(rules), CachingAllocator(rules)} {}
 
-  /// A tensor comes or goes, under a name that nothing else alive has.
+  /// Allocates or frees a tensor, under a name that no other live tensor has.
   void operator()(bool alloc, std::uint64_t name, std::uint64_t bytes, StreamPool pool = StreamPool::compute) {
     CachingAllocator& allocator = pools_[static_cast<std::size_t>(pool)];
     const std::uint64_t before = allocator.allocated();
@@ -36,23 +37,23 @@ class MemoryPlayer {
     }
   }
 
-  /// What tensors ask for, now and at most.
+  /// Bytes that tensors ask for, now and at most.
   [[nodiscard]] std::uint64_t live() const { return live_; }
   [[nodiscard]] std::uint64_t most_live() const { return most_live_; }
   [[nodiscard]] std::uint64_t most_allocated() const { return most_allocated_; }
-  /// The peaks of each pool, at its own time.
+  /// The peaks of the pools together, each at its own time.
   [[nodiscard]] std::uint64_t most_reserved() const;
-  /// How often segments went back, and how often they would have in what was not played.
+  /// How often segments were given back, in the part that was played and in the parts that were skipped.
   [[nodiscard]] std::uint64_t retries() const;
   void add_retries(std::uint64_t more) { unplayed_retries_ += more; }
   /// Whether everything had room.
   [[nodiscard]] bool fits() const { return fits_; }
 
-  /// Appends what decides how the allocators go on, with microbatches counted from number `first`.
+  /// Appends the state that decides how the allocators go on, with microbatches counted from number `first`.
   void write_state(std::uint64_t first, std::vector<std::uint64_t>& out) const;
-  /// A number that is the same for the same state, and mostly another for another.
+  /// A number that is the same for equal states, and mostly differs for different ones.
   [[nodiscard]] std::uint64_t sign(std::uint64_t first) const;
-  /// Takes every tensor of a microbatch for the one of `later` microbatches later.
+  /// Renames every tensor of a microbatch to the one of `later` microbatches later.
   void move_on(std::uint64_t later);
 
  private:

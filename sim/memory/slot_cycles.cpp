@@ -6,7 +6,7 @@ namespace orrery {
 namespace {
 
 constexpr std::size_t least_periods = 3;
-/// Halves of halves that are looked into where none is found around a middle.
+/// How often parts are halved to search for cycles around their middles.
 constexpr int deepest = 6;
 
 bool alike(const Slot& a, const Slot& b) {
@@ -21,7 +21,7 @@ class Finder {
     if (depth > deepest || end - begin < least_periods) return;
     const std::size_t middle = begin + (end - begin) / 2;
     SlotCycle best;
-    // From one slot like the middle one to the next, until half of the part is covered.
+    // Goes from one slot that equals the middle one to the next, until half of the part is covered.
     for (std::size_t other = middle + 1; other < end && other - middle <= (end - begin) / least_periods; ++other) {
       if (looks_ == 0) break;
       --looks_;
@@ -40,7 +40,7 @@ class Finder {
   std::vector<SlotCycle> cycles_;
 
  private:
-  /// As far as slots repeat themselves to both sides.
+  /// The cycle around `at`, as far as slots repeat themselves to both sides.
   SlotCycle around(std::size_t at, std::size_t other, std::size_t begin, std::size_t end) {
     const std::size_t period = other - at;
     const auto later = [&](std::size_t i) {
@@ -58,7 +58,7 @@ class Finder {
   }
 
   const std::vector<Slot>& slots_;
-  std::size_t looks_;  ///< that are left: a list without cycles is no reason to look at all pairs
+  std::size_t looks_;  ///< looks that are left, so that a list without cycles does not cost a look at all pairs
 };
 
 }  // namespace

@@ -6,12 +6,12 @@
 namespace orrery {
 namespace {
 
-/// States of a step that are remembered take up to 32 MiB.
+/// Remembered states of a step take up to 32 MiB.
 constexpr std::size_t most_words = 4U << 20U;
 
 constexpr std::size_t at_start = ~std::size_t{0};  // of a step, before its first slot
 
-/// Whether the state is kept in which a period begins: of all up to 16, then of eight in each doubling.
+/// Whether the state in which a period begins is kept: of the first 16 periods all, then eight in each doubling.
 bool is_kept(std::size_t period) {
   const std::size_t apart = std::bit_floor(period) / 8;
   return apart <= 1 || period % apart == 0;
@@ -24,8 +24,8 @@ bool StepPlayer::same(const MemoryStates& of_a, const State& a, const MemoryStat
          std::equal(&of_a.words[a.first], &of_a.words[a.first] + a.count, &of_b.words[b.first]);
 }
 
-/// `moved`: by how many microbatches since the state that others are compared with.  `first`: of the states of this
-/// step that are.
+/// `moved` is the number of microbatches since the state that others are compared with. `first` is the index of the
+/// first state of this step to compare with.
 StepPlayer::Known StepPlayer::look(std::size_t slot, std::uint64_t moved, std::size_t first, bool keep) {
   Known out;
   State s{slot, player_.sign(moved), now_.words.size(), 0, player_.retries()};
@@ -79,7 +79,7 @@ bool StepPlayer::play_cycle(const SlotCycle& cycle, std::size_t& at) {
   return false;
 }
 
-/// The same.
+/// Plays the whole step; returns the same.
 bool StepPlayer::play_slots() {
   if (look(at_start, 0, 0, true).as_before) return true;
   memory_.begin(player_);

@@ -13,14 +13,14 @@
 
 namespace orrery {
 
-/// What a step does to memory, slot by slot.
+/// The effect of a step on memory, slot by slot.
 class StepMemory {
  public:
   virtual ~StepMemory() = default;
   virtual void begin(MemoryPlayer&) = 0;
   virtual void run(const Slot&, MemoryPlayer&) = 0;
   virtual void end(MemoryPlayer&) = 0;
-  /// Appends what decides how it goes on and is not a name that lives; it knows no microbatch.
+  /// Appends state that decides how the step goes on and that no live name shows; it knows no microbatch.
   virtual void write_state(std::vector<std::uint64_t>& out) const = 0;
 };
 
@@ -37,20 +37,20 @@ struct MemoryStates {
   std::uint64_t retries = 0;  ///< when the step had ended
   void clear() { list.clear(), words.clear(); }
 };
-/// States of this step and the one before: room that one StepPlayer after another uses.
+/// States of this step and the one before. One StepPlayer after another uses the same storage.
 using StatesOfSteps = std::array<MemoryStates, 2>;
 
-/// Plays steps of one list, and leaves out what repeats itself.
+/// Plays steps of one list, and leaves out the parts that repeat themselves.
 ///
-/// The slots between a pipeline's warm-up and its end are the same again and again, of later microbatches
-/// (SlotCycle).  Where a period begins in a state that an earlier one began in, with microbatches counted from its own
-/// first, all that follows is what followed then: memory is moved on to the last such period at once.  Likewise a step
-/// that comes, at its beginning or at that of a period, to a state of the step before ends as that did.  States are
-/// compared as a whole, so that every figure is exactly that of the full play.  They are written down for ever fewer
-/// periods, and looked at where their signs agree.
+/// The slots between a pipeline's warm-up and its end are the same again and again, for later microbatches (SlotCycle).
+/// A period may begin in a state in which an earlier one began, with microbatches counted from its own first. Then
+/// everything that follows is what followed then, so memory is moved on to the last such period at once. In the same
+/// way, a step that at its beginning, or at that of a period, reaches a state of the step before ends as that step did.
+/// States are compared as a whole, so that every figure is exactly that of the full play. States are recorded for ever
+/// fewer periods, and compared where their signs agree.
 class StepPlayer {
  public:
-  /// All that is referred to outlives it.
+  /// Everything that is referred to must outlive it.
   StepPlayer(const std::vector<Slot>& slots, std::vector<SlotCycle> cycles, StepMemory& memory, MemoryPlayer& player,
              StatesOfSteps& states)
       : slots_(slots),
@@ -62,10 +62,10 @@ class StepPlayer {
     before_.clear();
   }
 
-  /// One step more.  Where it ends as the step before did, memory stays as it was when that was seen: nothing but
+  /// Plays one more step. Where it ends as the step before did, memory stays as it was when that was seen, so only
   /// steps may follow.
   void play();
-  /// Memory was changed between steps: the next is compared with none before.
+  /// Memory was changed between steps, so the next step is compared with none before.
   void changed() {
     ORRERY_ASSERT(!as_before_);
     before_.clear();
@@ -74,7 +74,7 @@ class StepPlayer {
  private:
   using State = MemoryStates::State;
 
-  /// What the state is like in which a step or period begins.
+  /// The state in which a step or period begins.
   struct Known {
     bool as_before = false;     ///< the step ends as the one before
     std::optional<State> then;  ///< of an earlier period

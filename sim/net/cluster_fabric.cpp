@@ -11,12 +11,12 @@ namespace orrery {
 
 namespace {
 
-/// What a unit's cable is at a level.  A message crosses two of them.
+/// A unit's cable at a level. A message crosses two of them.
 Link cable(LinkKind kind, const NetworkLevel& level, double devices) {
   return {.kind = kind, .bandwidth = devices * level.bandwidth, .latency = 0.5 * level.latency};
 }
 
-/// Links are as wide as those of the widest nodes; what others have of that.
+/// Links are as wide as those of the widest nodes; the shares say how much of that other nodes have.
 std::vector<OtherWiring> shares_of(const ClusterSpec& cluster, const ClusterSpec& widest) {
   std::vector<OtherWiring> out;
   std::uint32_t next = 0;
@@ -77,14 +77,14 @@ FabricSpec fabric_of_equal(const ClusterSpec& cluster) {
       devices *= level.size;
       units = std::move(switches);
     }
-    // Four times the network: wide enough whatever part of it a library reaches.
+    // The width is four times the network's, which is enough whatever part of it a library reaches.
     Bandwidth widest;
     for (const NetworkLevel& level : cluster.levels) widest = std::max(widest, level.bandwidth);
     const Link way{LinkKind::pcie, 4.0 * widest, Seconds{}};
     for (std::uint32_t g = 0; g < gpus; ++g) {
       const auto port = static_cast<std::uint32_t>(f.node.vertices.size());
       f.node.vertices.push_back(fmt::format("port{}", g));
-      // A device's own port is nearest to it; the others it reaches by its neighbours' switch.
+      // A device's own port is nearest to it; it reaches the others by its neighbours' switch.
       for (const std::uint32_t end : {g, gpus + g, innermost[g]}) f.node.wires.push_back({end, port, way});
     }
   }

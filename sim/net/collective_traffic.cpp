@@ -11,7 +11,7 @@ namespace {
 
 using Kind = Collective::Kind;
 
-/// Members by box, and what they send.
+/// Members by box, and the traffic between them.
 class Draft {
  public:
   explicit Draft(std::span<const std::uint32_t> boxes) : boxes_(boxes.begin(), boxes.end()) {
@@ -25,11 +25,11 @@ class Draft {
   void add(std::uint32_t from, std::uint32_t to, Bytes payload) {
     if (from != to && payload.base() > 0.0) all_.push_back({from, to, payload});
   }
-  /// Over all ports of two boxes, side by side.
+  /// Adds traffic over all ports of two boxes, side by side.
   void add_between(std::uint32_t from, std::uint32_t to, Bytes payload) {
     for (std::uint32_t k = 0; k < ports_; ++k) add(first_[from] + k, first_[to] + k, payload / ports_);
   }
-  /// From each member of every box of s to the next one, around: share(s) of the payload.
+  /// Adds traffic from each member of every box of s to the next one, around: share(s) of the payload.
   template <class Share>
   void add_around(Bytes payload, Share&& share) {
     for (std::size_t b = 0; b < boxes_.size(); ++b) {
@@ -133,7 +133,7 @@ void add_recursive(Draft& draft, Kind kind, Bytes payload) {
            [&](std::uint32_t i, std::uint32_t k, Bytes n) { draft.add_between(i, k, n); });
 }
 
-/// Numbers below p with this bit set: the blocks that Bruck's all-to-all sends in that round.
+/// Counts the numbers below p with this bit set: the blocks that Bruck's all-to-all sends in that round.
 std::uint32_t with_bit(std::uint32_t p, std::uint32_t bit) {
   const std::uint32_t rest = p % (2 * bit);
   return p / (2 * bit) * bit + (rest > bit ? rest - bit : 0);
@@ -155,8 +155,8 @@ TwoTrees two_trees(std::uint32_t p) {
   TwoTrees trees;
   trees.first.resize(p);
   const std::uint32_t root = std::bit_floor(p);
-  // In order, counted from 1: a member whose lowest set bit is b hangs on the next multiple of 2 b to either side that
-  // is an odd multiple of a higher bit; where p cuts that one off, on the nearest further up.
+  // Members are in order and counted from 1. A member whose lowest set bit is b is attached to the next multiple of 2 b
+  // to either side that is an odd multiple of a higher bit; where p cuts that one off, to the nearest further up.
   for (std::uint32_t v = 1; v <= p; ++v) {
     std::uint32_t up = v;
     if (v != root) {

@@ -19,10 +19,9 @@ struct PairTraffic {
 
 /// Who sends how much to whom in a collective, each pair once, without times.
 ///
-/// Members are numbered box by box: `boxes` holds how many of them each box (a
-/// node with a network port for every member) has.  Between boxes all ports
-/// work side by side, as the closed times assume (sim/cost/collective_cost.hpp):
-/// member k of one box talks to member k of the next, and each carries its part.
+/// Members are numbered box by box: `boxes` holds the number of members in each box (a node with a network port for
+/// every member). Between boxes all ports work side by side, as the closed formulas for times assume
+/// (sim/cost/collective_cost.hpp): member k of one box talks to member k of the next, and each carries its part.
 ///
 ///     ring       N = 2 (p - 1) / p n for all-reduce, (p - 1) / p n for reduce-scatter and all-gather, n for broadcast
 ///                and reduce, which do not close the ring.  Between neighbouring boxes N / m by each of m ports, inside
@@ -47,8 +46,8 @@ struct PairTraffic {
                                                           std::span<const std::uint32_t> boxes, Bytes payload,
                                                           bool in_switches = false);
 
-/// Parent of each member in two binary trees, in each of which about half the members are leaves; no member is inside
-/// both unless p is odd, and then one.  A root is its own parent.
+/// Parent of each member in two binary trees. About half the members are leaves in each; no member is an inner one in
+/// both unless p is odd, and then one is. A root is its own parent.
 ///
 /// Source: Sanders, Speck and Traeff, Parallel Computing 35(12), 2009: the second tree is the first, mirrored (p even)
 /// or shifted by one (p odd).

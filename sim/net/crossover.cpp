@@ -33,7 +33,7 @@ class Comparison {
   void add(const char* algorithm, Make&& make) {
     for (AlgorithmTimes& row : rows_) row.entries.push_back({algorithm, time(make(row.payload))});
   }
-  /// `make(payload, pieces)`: the fastest number of pieces.
+  /// `make(payload, pieces)` makes the messages; the fastest number of pieces counts.
   template <class Make>
   void add_pipelined(const char* algorithm, Make&& make) {
     for (AlgorithmTimes& row : rows_) {

@@ -32,7 +32,7 @@ bool Detour::passes_on(std::uint32_t vertex) const { return vertex >= topology_.
 
 bool Detour::route(std::uint32_t from, std::uint32_t to, const PathChoice& choice,
                    const std::function<bool(std::uint32_t)>& failed, std::vector<std::uint32_t>& into) const {
-  // Links left to `to`, backwards from there, as far as `from`.
+  // Number of links left to `to`, found backwards from there, as far as `from`.
   std::vector<std::uint32_t> distance(topology_.vertices(), far);
   distance[to] = 0;
   std::deque<std::uint32_t> queue{to};

@@ -10,19 +10,20 @@ namespace orrery {
 
 /// Ways through a topology of which some links have failed.
 ///
-/// A switch that loses a link spreads what went over it on the shortest ways that are left, as routing protocols do
-/// once they have settled: by destination or by hash, like every other message.  The cost of one way is that of a
-/// search over the whole topology, so only messages whose own way is broken ask.
+/// A switch that loses a link spreads its traffic over the shortest ways that are left, as routing protocols do once
+/// they have settled: by destination or by hash, like every other message. One way costs a search over the whole
+/// topology, so only messages whose own way is broken ask.
 class Detour {
  public:
   explicit Detour(const Topology&);
 
-  /// Appends the links of a shortest path over links for which `failed` says no; false where there is none.
+  /// Appends the links of a shortest path that avoids links for which `failed` returns true; returns false where there
+  /// is none.
   [[nodiscard]] bool route(std::uint32_t from, std::uint32_t to, const PathChoice&,
                            const std::function<bool(std::uint32_t)>& failed, std::vector<std::uint32_t>& into) const;
 
  private:
-  /// Links by one of their vertices.
+  /// Links grouped by one of their vertices.
   struct Links {
     std::vector<std::uint32_t> first;  ///< [vertex], and one more
     std::vector<std::uint32_t> link;

@@ -6,8 +6,8 @@
 namespace orrery {
 namespace {
 
-/// Global port k of group i leads to group i + 1 + k mod (g - 1); of several
-/// to one group, k / (g - 1) is the copy.  Port k belongs to router k / h.
+/// Global port k of group i leads to group i + 1 + k mod (g - 1). Where several lead to one group, k / (g - 1) is the
+/// copy. Port k belongs to router k / h.
 class DragonflyTopology final : public Topology {
  public:
   explicit DragonflyTopology(const Dragonfly& d)
@@ -62,7 +62,7 @@ class DragonflyTopology final : public Topology {
   }
 
  private:
-  /// The same cable's port in the group at its other end.
+  /// The port of the same cable in the group at its other end.
   std::uint32_t back(std::uint32_t port) const {
     const std::uint32_t others = d_.groups - 1;
     return port / others * others + others - 1 - port % others;

@@ -8,9 +8,8 @@
 
 namespace orrery {
 
-/// Times of numbered things, each at most once, with the earliest in front; a
-/// time can be moved or taken out (a heap of four branches that knows where
-/// each thing stands).
+/// Times of numbered things, each at most once, with the earliest in front. A time can be moved or removed (a heap of
+/// four branches that knows where each thing stands).
 class Earliest {
  public:
   [[nodiscard]] bool empty() const { return heap_.empty(); }
@@ -76,7 +75,7 @@ class Earliest {
       if (first >= count) break;
       std::size_t least = first;
       if (first + 4 <= count) {
-        // The least of four without a branch: no guess which it is would be right.
+        // Finds the least of four without a branch, because no guess which it is would be right.
         const std::size_t one = first + (heap_[first + 1].at < heap_[first].at ? 1 : 0);
         const std::size_t two = first + 2 + (heap_[first + 3].at < heap_[first + 2].at ? 1 : 0);
         least = one + (two - one) * (heap_[two].at < heap_[one].at ? 1 : 0);

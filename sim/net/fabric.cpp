@@ -63,7 +63,7 @@ bool Fabric::has_failed(LinkId id) const {
 }
 
 std::vector<LinkId> Fabric::links_named(const std::string& wanted) const {
-  // "node 3: gpu0 -- nvswitch" backwards is "node 3: nvswitch -> gpu0".
+  // The name "node 3: gpu0 -- nvswitch" stands for both directions; backwards it is "node 3: nvswitch -> gpu0".
   std::string forward = wanted, backward;
   const std::size_t both = wanted.find(" -- ");
   if (both != std::string::npos) {
@@ -91,7 +91,7 @@ bool Fabric::sharp() const {
 
 namespace {
 
-/// Links come in pairs, one for each direction of a cable: those of wired nodes and of trees.
+/// Links come in pairs, one for each direction of a cable; this holds for wired nodes and for trees.
 LinkId against(LinkId l) { return LinkId{index(l) ^ 1U}; }
 
 }  // namespace
@@ -205,7 +205,7 @@ std::string unknown_link(const std::string& name) {
 }
 
 std::vector<std::string> links_like(const Fabric& fabric, const std::string& name) {
-  // Of a large fabric the first links and the last do for examples.
+  // In a large fabric the first links and the last ones serve as examples.
   constexpr std::uint32_t most = 10'000;
   std::vector<std::string> known;
   for (std::uint32_t l = 0; l < fabric.links(); ++l) {
@@ -245,7 +245,7 @@ bool Fabric::way_inside(std::uint32_t node, std::uint32_t from, std::uint32_t to
   return found;
 }
 
-/// From a GPU to a NIC of its node, or back.
+/// A way from a GPU to a NIC of its node, or back.
 struct Fabric::Way {
   std::uint32_t nic;
   bool usual;  ///< the GPU's own
@@ -271,7 +271,7 @@ bool Fabric::detour(std::uint32_t from, std::uint32_t to, const PathChoice& choi
   const auto failed = [this](std::uint32_t l) { return has_failed(LinkId{node_links_ + l}); };
   for (const Way& out : ways_out) {
     for (const Way& in : ways_in) {
-      // Out and back by one NIC, or over one link, is no way.
+      // A way out and back by one NIC, or over one link, does not count.
       const auto again = [&](LinkId l) { return std::find(in.links.begin(), in.links.end(), l) != in.links.end(); };
       if (a == b && (out.nic == in.nic || std::any_of(out.links.begin(), out.links.end(), again))) continue;
       std::vector<std::uint32_t> hops;
@@ -324,7 +324,7 @@ Seconds Fabric::latency(std::span<const LinkId> route) const {
 
 namespace {
 
-/// Of one wiring: the busier direction of every cable, parallel ones together.
+/// The busier direction of every cable of one wiring, with parallel cables together.
 class BusierSide {
  public:
   BusierSide(const Topology& t, const std::vector<double>& load, std::uint32_t first) {
@@ -340,7 +340,8 @@ class BusierSide {
   std::map<std::pair<std::uint32_t, std::uint32_t>, double> load_;
 };
 
-/// From grey over green to violet, in steps that look different in print and to the colour-blind too (viridis).
+/// A colour from grey over green to violet, in steps that look different in print and to the colour-blind too
+/// (viridis).
 std::string look_of(double load) {
   constexpr std::array<const char*, 5> colours{"#a0da39", "#4ac16d", "#1fa187", "#277f8e", "#46327e"};
   if (load < 0.005) return ", color=\"#c8c8c8\"";

@@ -31,8 +31,8 @@ std::uint32_t vertex_of(const std::string& name, std::vector<std::string>& verti
   return static_cast<std::uint32_t>(vertices.size() - 1);
 }
 
-/// [[wires]]: kind, bandwidth, latency, pairs = ["gpu0 gpu1", "gpu0 switch"].
-/// `before`: mistakes until this shape; after one, whether all ends meet says nothing.
+/// [[wires]]: kind, bandwidth, latency, pairs = ["gpu0 gpu1", "gpu0 switch"]. `before` is the number of mistakes before
+/// this shape. After a mistake, it says nothing whether all ends meet.
 void read_wires(TomlTable& t, std::size_t before, std::size_t ends, std::vector<std::string>& vertices,
                 std::vector<Wire>& wires) {
   const std::vector<std::string_view> kinds{"nvlink", "pcie", "socket", "network"};
@@ -75,7 +75,7 @@ std::vector<std::string> numbered(const char* name, std::uint32_t count) {
   return out;
 }
 
-/// nvls = true: whether one switch joins all GPUs by NVLink, so that it sees what all of them send.
+/// Reads nvls = true, and tests that one switch joins all GPUs by NVLink, so that it sees what all of them send.
 void read_nvls(TomlTable& t, NodeWiring& node) {
   t.read("nvls", node.nvls, Need::optional);
   if (!node.nvls || !cables_to_nvlink_switch(node).empty()) return;
@@ -273,7 +273,7 @@ NetworkShape read_shape(TomlTable& t, const FabricSpec& f) {
   return network;
 }
 
-/// [[faults]]; whether they name links is known once all links are.
+/// Reads [[faults]]; whether they name links is known only when all links are.
 void read_faults(TomlTable& t, FabricSpec& f, std::size_t before) {
   std::vector<TomlTable> rows = t.tables("faults", 1000, Need::optional);
   std::vector<LinkFault> faults;
@@ -294,7 +294,7 @@ void read_faults(TomlTable& t, FabricSpec& f, std::size_t before) {
   f.faults = std::move(faults);
 }
 
-/// [[other_nodes]]: ranges of nodes, and what they have of each kind of link.
+/// Reads [[other_nodes]]: ranges of nodes, and their share of each kind of link.
 void read_other_nodes(TomlTable& t, FabricSpec& f) {
   std::uint64_t free = 0;
   for (TomlTable& row : t.tables("other_nodes", 1000, Need::optional)) {

@@ -100,7 +100,7 @@ struct WriteNetwork {
 std::string write_fabric(const FabricSpec& f, const std::vector<std::string>& comments) {
   std::string out;
   for (std::string c : comments) {
-    // A comment ends with its line, and what is not ASCII may be no text at all.
+    // A comment ends with its line, and characters outside ASCII may not be valid text.
     std::replace_if(
         c.begin(), c.end(), [](unsigned char b) { return b < 0x20 || b >= 0x7f; }, '?');
     out += "# " + c + "\n";

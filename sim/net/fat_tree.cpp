@@ -6,8 +6,8 @@
 namespace orrery {
 namespace {
 
-/// A switch of level l stands above the ends that share e / m_l, m_l the
-/// product of `down` up to l, and is one of w_l, the product of `up`.
+/// A switch of level l stands above the ends that share e / m_l, where m_l is the product of `down` up to l. It is one
+/// of w_l such switches, where w_l is the product of `up`.
 class FatTree final : public Topology {
  public:
   FatTree(std::uint32_t ends, std::vector<TreeLevel> levels) : ends_(ends) {

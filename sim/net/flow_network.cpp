@@ -14,10 +14,10 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // Levels that differ by less than rounding do not count as changed, so that settling ends.
 constexpr double rounding = 1e-12;
 
-// The sum that is kept of a link's rates may be off by rounding; this close to full it is added up anew.
+// The stored sum of a link's rates may be off by rounding; this close to full it is added up anew.
 constexpr double not_full = 1.0 - 1e-9;
 
-// Two side by side, as every processor of 64 bits has them.
+// Two numbers side by side, as every processor of 64 bits has them.
 using Pair = double __attribute__((vector_size(16)));
 using Counts = std::int64_t __attribute__((vector_size(16)));
 
@@ -55,7 +55,7 @@ std::uint32_t FlowNetwork::link_of(LinkId id) {
   return slot;
 }
 
-/// A flow with room for so many hops, on the place of an ended one where there is one.
+/// A flow with room for so many hops, in the place of an ended one where there is one.
 std::uint32_t FlowNetwork::new_flow(std::uint32_t hops) {
   std::uint32_t f = 0;
   if (free_.empty()) {
@@ -101,9 +101,9 @@ void FlowNetwork::start(Picoseconds now, std::span<const LinkId> route, std::spa
   flow.number = number;
   ++flows_;
   const Waiting w{now + latency, flow.order, f};
-  // Most messages of a step have one latency: they arrive in the order in which they leave.
+  // Most messages of a step have one latency, so they arrive in the order in which they leave.
   if (in_order_first_ == in_order_.size() || in_order_.back().at <= w.at) {
-    // What has begun is forgotten now and then, so that those that wait stay in the cache.
+    // Flows that have begun are dropped now and then, so that the waiting ones stay in the cache.
     if (in_order_first_ == in_order_.size() || (in_order_first_ > 1000 && in_order_first_ > in_order_.size() / 2)) {
       in_order_.erase(in_order_.begin(), in_order_.begin() + static_cast<std::ptrdiff_t>(in_order_first_));
       in_order_first_ = 0;
@@ -167,11 +167,12 @@ void FlowNetwork::advance(std::vector<std::uint32_t>& ended) {
   flows_ -= static_cast<std::uint32_t>(ending_.size());
 }
 
-/// What the flow's links let it have.
+/// The rate that the flow's links let it have.
 inline double FlowNetwork::least_on(std::uint32_t f) const {
   const Course& course = course_[f];
   double least = course.alone;
-  // Four at a time, without asking which: what follows the shared hops are the flow's others, and then the first link.
+  // Reads four at a time without asking which: behind the shared hops stand the flow's other hops, and then the first
+  // link.
   for (const std::uint32_t *hop = &hop_link_[course.first_hop], *end = hop + course.shared; hop < end; hop += 4) {
     const double a = std::min(level_[hop[0]], level_[hop[1]]), b = std::min(level_[hop[2]], level_[hop[3]]);
     least = std::min(least, std::min(a, b));
@@ -271,7 +272,7 @@ void FlowNetwork::touch(std::uint32_t link) {
   touched_.push_back(link);
 }
 
-/// A flow more or less is held back by the link.
+/// Notes that the set of flows which the link holds back has changed.
 void FlowNetwork::rebind(std::uint32_t link) {
   links_[link].rebound = true;
   touch(link);
@@ -306,11 +307,11 @@ void FlowNetwork::settle() {
   touched_.clear();
 }
 
-/// Sums over limits_ against a level: of what is below it, and how many (their weights, or where there are weights:
-/// those of the others, so that where none is above, the sum is exactly zero).
+/// Sums over limits_ against a level: the sum of the limits below it, and how many these are. With weights the second
+/// is the sum of the others' weights, so that where none is above, it is exactly zero.
 ///
-/// Four sums side by side: added up one after another, each would wait for the last.  Masks, not branches, which half
-/// of the time would be guessed wrongly.
+/// Four sums run side by side: added up one after another, each would wait for the last. Masks replace branches, which
+/// would be guessed wrongly half of the time.
 template <bool weighted>
 FlowNetwork::Sums FlowNetwork::add_many(double level, std::size_t n) const {
   Pair below[2] = {}, weight[2] = {};
@@ -335,8 +336,8 @@ FlowNetwork::Sums FlowNetwork::add_many(double level, std::size_t n) const {
                    : static_cast<double>((count[0][0] + count[0][1]) + (count[1][0] + count[1][1]))};
 }
 
-/// The same sums of four flows at most.  What was written a moment ago as single numbers is not read in pairs: a
-/// processor would have to wait for it.
+/// The same sums of four flows at most. Numbers that were just written one by one are not read in pairs, because a
+/// processor would have to wait for them.
 template <bool weighted>
 FlowNetwork::Sums FlowNetwork::add_few(double level) const {
   double below[4], weight[4];
@@ -355,9 +356,8 @@ FlowNetwork::Sums FlowNetwork::add_few(double level) const {
 /// The level at which the link is full, given what the other links leave of
 /// its flows; infinity when it cannot be filled.
 ///
-/// Newton's method on the sum over flows of weight times min(limit, level),
-/// which is concave and piecewise linear: after one step it rises to the
-/// solution, one breakpoint or more at a time.
+/// It is Newton's method on the sum over flows of weight times min(limit, level), which is concave and piecewise
+/// linear. After one step it rises to the solution, one breakpoint or more at a time.
 template <bool weighted>
 double FlowNetwork::fair_level(std::uint32_t l) {
   const double capacity = links_[l].capacity;
@@ -394,7 +394,7 @@ double FlowNetwork::fair_level(std::uint32_t l) {
 
 void FlowNetwork::update_level(std::uint32_t l) {
   compute_level(l);
-  // Only now: until the link's level is its capacity, that level holds for the flow that is left.
+  // This comes only now: until the link's level is its capacity, that level holds for the flow that is left.
   if (links_[l].members.size() == 1) set_shared(links_[l].members.front(), false);
 }
 
@@ -407,8 +407,8 @@ void FlowNetwork::compute_level(std::uint32_t l) {
     limits_.resize(2 * n + 4);
     held_.resize(limits_.size());
   }
-  // A flow slower than the link's level has its limit as its rate.  Those at the level are listed without asking which:
-  // no order in which they stand would be guessed right.
+  // A flow slower than the link's level has its limit as its rate. Flows at the level are listed without asking which,
+  // because no order in which they stand could be guessed.
   held_count_ = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const double rate = rate_[members[i].flow];
@@ -421,7 +421,7 @@ void FlowNetwork::compute_level(std::uint32_t l) {
     weights_.assign((n + 3) / 4 * 4, 0.0);
     for (std::size_t i = 0; i < n; ++i) weights_[i] = hops_[members[i].hop].weight;
   }
-  // While limits are looked for, the link itself is none.
+  // While limits are looked for, the link itself sets none.
   level_[l] = infinity;
   for (std::size_t k = 0; k < held_count_; ++k) limits_[held_[k]] = least_on(members[held_[k]].flow);
   level_[l] = before;
@@ -439,8 +439,8 @@ void FlowNetwork::compute_level(std::uint32_t l) {
   }
 }
 
-/// Tells those whom the new level concerns.  Requires limits_ of the link's flows, and that it has all to spare, so
-/// that nothing is passed on to itself.
+/// Sets the level and tells the flows and links that it concerns. Requires limits_ of the link's flows, and that the
+/// link has all to spare, so that nothing is passed on to itself.
 void FlowNetwork::set_level(std::uint32_t l, double level) {
   const std::vector<Member>& members = links_[l].members;
   const double before = level_[l];
@@ -450,8 +450,8 @@ void FlowNetwork::set_level(std::uint32_t l, double level) {
   }
   level_[l] = level;
   const double lower = std::min(before, level);
-  // A flow that another link holds lower still, before and after, moves nothing elsewhere.  Where the level rises, the
-  // others are those that were at it.
+  // A flow that another link holds at a lower rate, before and after, moves nothing elsewhere. Where the level rises,
+  // the other flows are those that were at it.
   if (level < before) {
     held_count_ = 0;
     for (std::size_t i = 0; i < members.size(); ++i) {
@@ -470,8 +470,8 @@ void FlowNetwork::set_level(std::uint32_t l, double level) {
   }
 }
 
-/// A flow goes from one rate to another: its links have to be looked at, if
-/// they are not to be anyway, except those that stay far from full.
+/// A flow goes from one rate to another. Its links have to be looked at, unless they will be anyway or stay far from
+/// full.
 void FlowNetwork::pass_on(std::uint32_t f, double before, double after) {
   const Course& course = course_[f];
   const double more = after - before;
@@ -483,7 +483,7 @@ void FlowNetwork::pass_on(std::uint32_t f, double before, double after) {
     }
     return;
   }
-  // Four at a time, as in least_on: the links behind the shared ones have all to spare.
+  // Reads four at a time, as in least_on: the links behind the shared ones have all to spare.
   for (const std::uint32_t *hop = &hop_link_[course.first_hop], *end = hop + course.shared; hop < end; hop += 4) {
     for (std::size_t k = 0; k < 4; ++k) {
       double& spare = spare_[hop[k]];
@@ -502,7 +502,7 @@ void FlowNetwork::bind(std::uint32_t f) {
   course.binder = none;
   for (std::uint32_t h = course.first_hop; h < course.first_hop + course.shared; ++h) {
     const std::uint32_t l = hop_link_[h];
-    // Of equal levels that of before counts: nothing moves then.
+    // Among equal levels the binder from before counts, because nothing moves then.
     if (level_[l] < rate || (level_[l] == rate && l == binder_before)) {
       rate = level_[l];
       course.binder = l;
@@ -546,7 +546,7 @@ void FlowNetwork::refresh_end(std::uint32_t l) {
   }
   if (link.rebound) {
     link.rebound = false;
-    // Begin again at zero, so that sums stay as exact as what is left.
+    // Sums begin again at zero, so that they stay as exact as the bytes that are left.
     give(l);
     link.first = infinity;
     for (const Member& m : link.members) {

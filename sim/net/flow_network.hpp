@@ -16,41 +16,32 @@ namespace orrery {
 
 /// Messages that share links, as fluids.
 ///
-/// A flow waits for the latency of its route, then moves its bytes at the rate
-/// that max-min fairness gives it: all flows grow together, and one stops
-/// growing when a link on its route is full.  Rates hold until a flow begins
-/// or ends.  Time is a whole number of picoseconds; of ends at one instant, the
-/// flow that was started first comes first.
+/// A flow waits for the latency of its route, then moves its bytes at the rate that max-min fairness gives it: all
+/// flows grow together, and one stops growing when a link on its route is full. Rates hold until a flow begins or ends.
+/// Time is a whole number of picoseconds; of several ends at one instant, the flow that was started first comes first.
 ///
-/// Rates are kept as one *level* per link: what a flow gets there that no other
-/// link holds lower.  A link's level follows from those of the links that its
-/// flows cross besides it, so after a change only links are looked at again
-/// whose flows' limits moved; a fixed point of all levels is the max-min fair
-/// allocation (docs/network.md).
+/// Rates are kept as one *level* per link: the rate of a flow there that no other link holds lower. A link's level
+/// follows from the levels of the other links that its flows cross. So after a change only links whose flows' limits
+/// moved are looked at again; a fixed point of all levels is the max-min fair allocation (docs/network-model.md).
 ///
 /// Bertsekas and Gallager, Data Networks, 2nd ed., 1992, section 6.5.2, define
 /// max-min fairness and prove that every flow has a bottleneck link.
 class FlowNetwork {
  public:
-  /// `capacity` is asked once for each of the `links` that a flow crosses; it
-  /// is above zero.
+  /// `capacity` is called once for each of the `links` that a flow crosses; it must be above zero.
   FlowNetwork(std::uint32_t links, std::function<Bandwidth(LinkId)> capacity);
 
-  /// From `now` on, `payload` travels over `route`; its first byte takes
-  /// `latency`.  `number` comes back when the last byte is there.  A route
-  /// crosses a link at most once; an empty route takes its latency only.
-  /// Requires that now is not before what advance() has come to, nor after
-  /// next_event().
+  /// From `now` on, `payload` travels over `route`; its first byte takes `latency`. `number` comes back when the last
+  /// byte is there. A route crosses a link at most once; an empty route takes its latency only. Requires that now is
+  /// neither before the time that advance() has reached nor after next_event().
   void start(Picoseconds now, std::span<const LinkId> route, Picoseconds latency, Bytes payload, std::uint32_t number);
-  /// A flow of several strands that keep pace, such as the hops of a ring: at
-  /// rate r each, link route[i] gives it weights[i] r.  It is never faster than
-  /// `most`, whatever its links have to spare.
+  /// Starts a flow of several strands that keep pace, such as the hops of a ring: at rate r each, link route[i] gives
+  /// it weights[i] r. It is never faster than `most`, whatever its links have to spare.
   void start(Picoseconds now, std::span<const LinkId> route, std::span<const double> weights, Bandwidth most,
              Picoseconds latency, Bytes payload, std::uint32_t number);
 
   [[nodiscard]] bool idle() const { return flows_ == 0; }
-  /// When something happens next: a first byte or an end.  Requires a network
-  /// that is not idle.
+  /// The time of the next event: a first byte or an end. Requires a network that is not idle.
   [[nodiscard]] Picoseconds next_event();
   /// Goes to next_event() and appends the numbers of the flows that end there,
   /// possibly none.
@@ -58,9 +49,9 @@ class FlowNetwork {
 
   /// Bytes of the flows that have crossed a link to their ends.
   [[nodiscard]] Bytes carried(LinkId) const;
-  /// Rate now of a flow that moves bytes; zero for any other number.  Slow: for tests.
+  /// Current rate of a flow that moves bytes; zero for any other number. It is slow, and made for tests.
   [[nodiscard]] Bandwidth rate(std::uint32_t number);
-  /// Levels computed so far, a measure of work.
+  /// Number of levels computed so far, a measure of work.
   [[nodiscard]] std::uint64_t levels_computed() const { return levels_computed_; }
 
  private:
@@ -70,17 +61,17 @@ class FlowNetwork {
     double weight = 1.0;         ///< of the flow's rate on the link
     std::uint32_t position = 0;  ///< of the flow in the link's list
   };
-  /// What is asked of a flow whenever a level is computed, kept close together.
+  /// The parts of a flow that are read whenever a level is computed, kept close together.
   struct Course {
-    double alone = 0.0;           ///< most, or less where the hops that no other flow crosses give less
+    double alone = 0.0;           ///< `most`, or less where the hops that no other flow crosses give less
     std::uint32_t first_hop = 0;  ///< a multiple of four
-    std::uint32_t shared = 0;     ///< of its hops, those that others cross as well; they stand first
+    std::uint32_t shared = 0;     ///< number of its hops that others cross as well; they stand first
     std::uint32_t hops = 0;
-    std::uint32_t binder = none;  ///< the shared link that holds it back; none: it is alone there
+    std::uint32_t binder = none;  ///< the shared link that holds it back; none: only its own hops do
     bool weighted = false;        ///< its start gave weights
   };
   struct Flow {
-    double left = 0.0;        ///< bytes: alone, at `since`; else what the `given` of its binder ends it at
+    double left = 0.0;        ///< bytes: when alone, at `since`; otherwise the `given` of its binder at which it ends
     double rate = 0.0;        ///< bytes per picosecond, where it is alone
     Picoseconds since = 0;    ///< its rate holds
     std::uint64_t order = 0;  ///< of its start
@@ -91,15 +82,15 @@ class FlowNetwork {
   struct Member {
     std::uint32_t flow, hop;  ///< hop: of hops_
   };
-  /// All flows that a link holds back have one rate, its level.  So their ends
-  /// keep their order while the level changes, and a change costs nothing per flow.
+  /// All flows that a link holds back have one rate, the link's level. So their ends keep their order while the level
+  /// changes, and a change costs nothing per flow.
   struct SharedLink {
     double capacity = 0.0;  ///< bytes per picosecond
     std::vector<Member> members;
     std::uint32_t weighted = 0;  ///< members whose weight is not 1
     std::uint32_t bound = 0;     ///< members that it holds back
     double given = 0.0;          ///< bytes, to each of these up to `since`
-    double first = 0.0;          ///< what `given` comes to when the first of them ends
+    double first = 0.0;          ///< the value of `given` at which the first of them ends
     Picoseconds since = 0;
     double carried = 0.0;
     bool touched = false;
@@ -142,33 +133,35 @@ class FlowNetwork {
   [[nodiscard]] Picoseconds next_entry() const;
 
   std::function<Bandwidth(LinkId)> capacity_;
-  std::vector<std::uint32_t> slot_;  ///< of a LinkId in links_, none before its first flow
+  std::vector<std::uint32_t> slot_;  ///< place of a LinkId in links_, none before its first flow
   std::vector<SharedLink> links_;
   std::vector<double> level_;  ///< of links_: bytes per picosecond; infinity where not full
-  /// Of links_: how much more their flows may take before the level has to be computed.  Infinity: it will be anyway;
-  /// less than anything: the link is full.
+  /// For links_: how much more their flows may take before the level has to be computed. Infinity: it will be computed
+  /// anyway. Less than anything: the link is full.
   std::vector<double> spare_;
   std::vector<char> is_dirty_;  ///< of links_
   std::vector<Flow> flow_;
   std::vector<Course> course_;  ///< of flow_
-  std::vector<double> rate_;    ///< of flow_: the least level on its route, as far as levels are computed
+  std::vector<double> rate_;    ///< for flow_: the least level on its route, as far as levels are computed
   std::vector<Hop> hops_;
-  std::vector<std::uint32_t> hop_link_;  ///< of hops_: of links_; after a flow's hops the first, which has no flow
+  std::vector<std::uint32_t> hop_link_;  ///< for hops_: index in links_; after a flow's hops the first link, which has
+                                         ///< no flow
   std::vector<std::uint32_t> free_;
 
   std::vector<Waiting> in_order_;  ///< waiting flows; entries from in_order_first_ on, by time
   std::size_t in_order_first_ = 0;
   std::vector<Waiting> heap_;  ///< those that came out of order
 
-  Earliest link_ends_;  ///< by link: first end of the flows that it holds back
-  Earliest flow_ends_;  ///< by flow: ends of those that are alone on the link that holds them back
+  Earliest link_ends_;  ///< by link: first end among the flows that it holds back
+  Earliest flow_ends_;  ///< by flow: ends of flows that are alone on the link that holds them back
 
   std::vector<std::pair<double, std::uint32_t>> dirty_;  ///< heap: links to look at again, lowest level first
   std::vector<std::uint32_t> touched_, ending_;
-  std::vector<std::uint32_t> unsure_;  ///< flows that another link may hold back now, or the first
+  std::vector<std::uint32_t> unsure_;  ///< flows that another link may hold back now, or that a link may hold back for
+                                       ///< the first time
   std::vector<std::uint32_t> held_;    ///< scratch of compute_level: members at the link's level
   std::size_t held_count_ = 0;         ///< as many of held_ count
-  // The same, filled up with infinities and zeros to whole fours.
+  // The same, filled up with infinities and zeros to a multiple of four.
   std::vector<double> limits_, weights_;
   double wanted_ = 0.0;  ///< where the link cannot be filled: the sum of its flows' rates
   std::uint64_t orders_ = 0, levels_computed_ = 0;

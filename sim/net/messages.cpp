@@ -10,7 +10,7 @@
 namespace orrery {
 namespace {
 
-/// Appends a ring's steps over the members first, first + stride, ..., p of them.
+/// Appends a ring's steps over p members: first, first + stride, ...
 void add_ring(Messages& out, std::uint32_t step, std::uint32_t steps, std::uint32_t first, std::uint32_t stride,
               std::uint32_t p, Bytes chunk) {
   for (std::uint32_t s = 0; s < steps; ++s) {
@@ -105,7 +105,7 @@ class Runner {
     }
   }
 
-  /// The links that a message takes, into route_, and the latency of its first byte.
+  /// Finds the links that a message takes, into route_, and the latency of its first byte.
   Picoseconds find_links(const Underway& u) {
     route_.clear();
     if (u.way == CollectiveMessage::Way::pair) {
@@ -120,7 +120,7 @@ class Runner {
       case CollectiveMessage::Way::nvls_copy: fabric_.nvls_copy(gpus_, members_[u.from].gpu, route_); break;
       case CollectiveMessage::Way::sharp: fabric_.sharp_all_reduce(gpus_, route_); break;
     }
-    // The last to arrive is the one furthest off; a sum goes on when all of it is there.
+    // The last data to arrive comes from the member furthest off; a sum goes on when all of it is there.
     Seconds longest;
     std::vector<LinkId> way;
     for (const std::uint32_t gpu : std::span(gpus_).subspan(1)) {
@@ -162,17 +162,17 @@ Messages ring_all_reduce_messages(std::uint32_t p, Bytes payload) { return ring(
 
 namespace {
 
-/// A power of two of the members, for which the others, `extra` of them, stand aside: of the first 2 extra members
-/// those with even numbers, each beside the next one.
+/// A power of two of the members takes part, and the others, `extra` of them, stand aside. Among the first 2 extra
+/// members those with even numbers stand aside, each beside the next one.
 struct Fold {
   std::uint32_t core, extra;
   explicit Fold(std::uint32_t p) : core(std::bit_floor(p)), extra(p - core) {}
-  /// Number `i` of those that go on.
+  /// Number `i` of the members that go on.
   [[nodiscard]] std::uint32_t member(std::uint32_t i) const { return i < extra ? 2 * i + 1 : i + extra; }
 };
 
-/// Before `rounds` of the core, and after them, a step in which those aside hand over what they have, and get what
-/// came of it.  `rounds(step, fold, out)` returns the step after its last.
+/// Adds `rounds` of the core. In a step before and one after, the members that stand aside hand over their data and get
+/// the result. `rounds(step, fold, out)` returns the step after its last.
 template <class Rounds>
 Messages folded(std::uint32_t p, Bytes payload, Rounds&& rounds) {
   ORRERY_ASSERT(p >= 1, p);

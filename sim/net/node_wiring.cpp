@@ -20,7 +20,7 @@ std::uint32_t add(NodeWiring& node, std::string name) {
   return static_cast<std::uint32_t>(node.vertices.size() - 1);
 }
 
-/// PCIe switches with their GPUs and NICs, below hosts.
+/// Adds PCIe switches with their GPUs and NICs, below hosts.
 void add_pcie(NodeWiring& node, std::uint32_t switches, std::uint32_t sockets, Link pcie, Link socket) {
   const auto first_switch = static_cast<std::uint32_t>(node.vertices.size());
   for (std::uint32_t s = 0; s < switches; ++s) add(node, fmt::format("switch{}", s));
@@ -45,7 +45,7 @@ NodeWiring nvswitch_node(std::uint32_t gpus, std::uint32_t nics, Link nvlink, Li
   NodeWiring node = ends_only(gpus, nics);
   const std::uint32_t nvswitch = add(node, "nvswitch");
   for (std::uint32_t g = 0; g < gpus; ++g) node.wires.push_back({g, nvswitch, nvlink});
-  // A PCIe switch for each NIC: all of its GPUs reach it, and over NVLink the others'.
+  // Each NIC has a PCIe switch, which all of its GPUs reach; they reach the others over NVLink.
   const auto first = static_cast<std::uint32_t>(node.vertices.size());
   for (std::uint32_t n = 0; n < nics; ++n) {
     const std::uint32_t s = add(node, fmt::format("switch{}", n));

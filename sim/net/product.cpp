@@ -7,7 +7,7 @@
 namespace orrery {
 namespace {
 
-/// Links of one dimension follow each other end by end; those of a switch are the way up and the way down.
+/// Links of one dimension follow each other end by end; a switch has the way up and the way down.
 class Product final : public Topology {
  public:
   explicit Product(const std::vector<ProductDimension>& dimensions) {
@@ -100,7 +100,7 @@ class Product final : public Topology {
     if (d.shape == ProductDimension::Shape::full) return d.size - 1;
     return d.shape == ProductDimension::Shape::ring && d.size == 2 ? 1 : 2;
   }
-  /// The end that stands at place x (modulo the size) of a dimension where v stands somewhere.
+  /// The end at place x (modulo the size) of a dimension, in the line of that dimension through v.
   static std::uint32_t at(std::uint32_t v, const Dimension& d, std::uint32_t x) {
     return v - v / d.stride % d.size * d.stride + x % d.size * d.stride;
   }

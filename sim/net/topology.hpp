@@ -10,12 +10,12 @@
 
 namespace orrery {
 
-/// Which of several shortest paths a message takes.
+/// Says which of several shortest paths a message takes.
 struct PathChoice {
   bool hashed = false;    ///< by `key` (ECMP); otherwise by the destination's number (D-mod-k)
   std::uint64_t key = 0;  ///< of the message's source, destination and seed
 
-  /// One of `count` ways on at step `stage` of the path.
+  /// Picks one of `count` ways on at step `stage` of the path.
   [[nodiscard]] std::uint32_t pick(std::uint64_t stage, std::uint32_t count, std::uint64_t by_destination) const {
     return static_cast<std::uint32_t>((hashed ? random_bits(key, stage, 0) : by_destination) % count);
   }
@@ -37,7 +37,7 @@ class Topology {
   [[nodiscard]] virtual std::uint32_t links() const = 0;
   [[nodiscard]] virtual Link link(std::uint32_t l) const = 0;
   [[nodiscard]] virtual Sides sides(std::uint32_t l) const = 0;
-  /// Whether messages between others pass through ends.
+  /// Whether messages between other ends pass through ends.
   [[nodiscard]] virtual bool ends_pass_on() const { return false; }
   /// Name of a vertex: "leaf 3".
   [[nodiscard]] virtual std::string vertex_name(std::uint32_t v) const = 0;
@@ -46,8 +46,8 @@ class Topology {
                      std::vector<std::uint32_t>& into) const = 0;
 };
 
-/// One level of a tree: `down` vertices of the level below hang on one switch of
-/// this one, and each of them on `up` switches.
+/// One level of a tree: `down` vertices of the level below are attached to one switch of this one, and each of them to
+/// `up` switches.
 struct TreeLevel {
   std::uint32_t down = 1, up = 1;
   Link link;  ///< one direction of the cable between the two levels
@@ -61,9 +61,8 @@ struct TreeLevel {
 /// Requires that the levels' `down` multiply to `ends` or more.
 [[nodiscard]] std::unique_ptr<Topology> fat_tree(std::uint32_t ends, std::vector<TreeLevel> levels);
 
-/// Torus of so many ends along each dimension (a size of 2 has one cable, so
-/// 2 x 2 x ... is a hypercube).  Routes go along one dimension after another,
-/// the shorter way round.
+/// A torus with a number of ends along each dimension (a size of 2 has one cable, so 2 x 2 x ... is a hypercube).
+/// Routes go along one dimension after another, the shorter way round.
 [[nodiscard]] std::unique_ptr<Topology> torus(std::vector<std::uint32_t> sizes, Link link);
 
 /// Groups of routers, each router linked to all others of its group, each group
@@ -73,7 +72,7 @@ struct Dragonfly {
   std::uint32_t groups = 1;        ///< g
   std::uint32_t routers = 1;       ///< a, of a group
   std::uint32_t ends = 1;          ///< p, of a router
-  std::uint32_t global_links = 1;  ///< h, of a router; g - 1 <= a h
+  std::uint32_t global_links = 1;  ///< h, of each router; g - 1 <= a h
   Link link, global;
   friend bool operator==(const Dragonfly&, const Dragonfly&) = default;
 };
@@ -91,12 +90,12 @@ struct ProductDimension {
   Link link;  ///< one direction of one cable
   friend bool operator==(const ProductDimension&, const ProductDimension&) = default;
 };
-/// Ends at the points of a grid; those that differ in one coordinate alone form a ring, are all linked or share a
-/// switch, as that dimension says.  Messages go along one dimension after another and pass the ends between, as the
+/// Ends stand at the points of a grid. Ends that differ in one coordinate alone form a ring, are all linked or share a
+/// switch, as that dimension says. Messages go along one dimension after another and pass the ends between, as the
 /// networks of ASTRA-sim do: Rashidi, Sridharan, Srinivasan and Krishna, "ASTRA-SIM: Enabling SW/HW co-design
 /// exploration for distributed DL training platforms", ISPASS 2020.
 [[nodiscard]] std::unique_ptr<Topology> product(const std::vector<ProductDimension>& dimensions);
-/// How many links that has, at most 2^60.
+/// Number of links of that product, at most 2^60.
 [[nodiscard]] std::uint64_t links_of(const std::vector<ProductDimension>& dimensions);
 
 /// Two vertices and the cables between them, both directions alike.
@@ -106,12 +105,11 @@ struct Wire {
   friend bool operator==(const Wire&, const Wire&) = default;
 };
 
-/// Any graph; the first `ends` of its vertices are ends, which pass nothing on.
-/// Routes have the fewest links, and of those the widest narrowest one.  Requires a route between any two ends (see
-/// unconnected()).
+/// Any graph; the first `ends` of its vertices are ends, which pass nothing on. Routes have the fewest links, and among
+/// those routes the narrowest link is as wide as possible. Requires a route between any two ends (see unconnected()).
 [[nodiscard]] std::unique_ptr<Topology> wired(std::uint32_t ends, std::vector<std::string> vertex_names,
                                               std::vector<Wire> wires);
-/// The first two ends without a route between them, as {from, to}; equal numbers where there are none.
+/// The first two ends without a route between them, as {from, to}; equal numbers where every two have one.
 [[nodiscard]] Topology::Sides unconnected(std::uint32_t ends, std::uint32_t vertices, const std::vector<Wire>& wires);
 
 }  // namespace orrery

@@ -5,7 +5,7 @@
 namespace orrery {
 namespace {
 
-/// Link numbers: end * (links out of an end) + first of the dimension + 1 for the way down.
+/// The number of a link is end * (links out of an end) + first of the dimension + 1 for the way down.
 class Torus final : public Topology {
  public:
   Torus(std::vector<std::uint32_t> sizes, Link link) : link_(link) {

@@ -7,7 +7,7 @@
 namespace orrery {
 namespace {
 
-/// Links of each member below the root.
+/// Number of links between each member and the root.
 std::vector<std::uint32_t> depths(const std::vector<std::uint32_t>& parent) {
   std::vector<std::uint32_t> out;
   for (std::uint32_t v = 0; v < parent.size(); ++v) {
@@ -40,7 +40,7 @@ Messages double_tree_all_reduce_messages(std::uint32_t p, Bytes payload, std::ui
     for (std::uint32_t c = 0; c < pieces; ++c) {
       for (std::uint32_t v = 0; v < p; ++v) {
         if (parent[v] == v) continue;
-        // MemberRange of one depth send at once; the root has a piece when the highest of its subtrees has sent it.
+        // Members of one depth send at once; the root has a piece when the highest of its subtrees has sent it.
         out.push_back({c + height - depth[v], v, parent[v], 0.5 * payload / pieces});
         out.push_back({c + height + depth[v] - 1, parent[v], v, 0.5 * payload / pieces});
       }

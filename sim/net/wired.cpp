@@ -14,10 +14,10 @@ constexpr std::uint32_t far = std::numeric_limits<std::uint32_t>::max();
 
 using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS>;
 
-/// Links to `end` from every vertex; ends pass nothing on.
+/// Number of links to `end` from every vertex; ends pass nothing on.
 std::vector<std::uint32_t> distances_to(std::uint32_t end, std::uint32_t ends, std::uint32_t vertices,
                                         const std::vector<Wire>& wires) {
-  // Backwards from `end`: another end may be reached, but leads nowhere.
+  // Edges go backwards from `end`: another end may be reached, but leads nowhere.
   Graph graph(vertices);
   for (const Wire& w : wires) {
     if (w.a >= ends || w.a == end) boost::add_edge(w.a, w.b, graph);
@@ -83,11 +83,11 @@ class Wired final : public Topology {
     const auto [at, next] = sides(l);
     return distance_[to][at] != far && distance_[to][next] + 1 == distance_[to][at] && (next >= ends_ || next == to);
   }
-  /// Of the narrowest link of the widest shortest way that begins with link l.
+  /// Width of the narrowest link on the widest shortest way that begins with link l.
   [[nodiscard]] Bandwidth width_by(std::uint32_t l, const std::vector<Bandwidth>& widest) const {
     return std::min(wires_[l / 2].link.bandwidth, widest[sides(l).to]);
   }
-  /// Of the widest of the shortest ways to `to`, its narrowest link, from every vertex.
+  /// For every vertex, the width of the narrowest link on the widest of the shortest ways to `to`.
   [[nodiscard]] std::vector<Bandwidth> widest_to(std::uint32_t to) const {
     std::vector<Bandwidth> widest(vertices());
     widest[to] = Bandwidth::of(std::numeric_limits<double>::infinity());

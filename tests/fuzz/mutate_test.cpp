@@ -9,10 +9,9 @@
 
 #include "tests/fuzz/readers.hpp"
 
-// Seed files, changed at random, through the same entry points as the libFuzzer
-// targets.  Runs everywhere, for two seconds and a hundred files at least per reader.  A case is named by
-// its number, so a failure can be repeated; the number of the case under way
-// stands in fuzz-case.txt, for faults that end the program.
+// Seed files, changed at random, through the same entry points as the libFuzzer targets. It runs everywhere, for two
+// seconds and at least a hundred files per reader. A case is named by its number, so a failure can be repeated. The
+// number of the current case stands in fuzz-case.txt, for faults that end the program.
 
 namespace {
 
@@ -110,7 +109,7 @@ const std::vector<std::string>& words() {
   return list;
 }
 
-/// [begin, end) of a number, a word or one other byte around `at`.
+/// The range [begin, end) of a number, a word or one other byte around `at`.
 std::pair<std::size_t, std::size_t> token(const std::string& text, std::size_t at) {
   const auto inner = [&](std::size_t i) {
     const auto c = static_cast<unsigned char>(text[i]);

@@ -32,7 +32,7 @@ namespace orrery::test {
 
 namespace {
 
-/// A reader that returned nothing must have said why, and the other way round.
+/// A reader that returned nothing must have said why, and one that returned a value must not have.
 template <class T>
 std::string verdict(const std::optional<T>& value, const Diagnostics& diagnostics) {
   if (value.has_value() && !diagnostics.empty()) return "accepted although there are diagnostics";
@@ -94,7 +94,7 @@ std::uint64_t longest_list(const Program& p) {
 std::string plan(std::string_view bytes) {
   Diagnostics diagnostics, again;
   const Library library(library_path());
-  // Among the shipped plans, so that their token files are found.
+  // The file lies among the shipped plans, so that their token files are found.
   const auto value =
       read_plan(std::string(bytes), library_path() + "/plan/fuzz.toml", library, std::nullopt, diagnostics);
   if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
@@ -119,7 +119,7 @@ std::string program(std::string_view bytes) {
     static_cast<void>(render(found));
     return {};
   }
-  // Sound: everything that walks it may.
+  // The Program is sound, so everything may walk it.
   for (std::uint32_t c = 0; c < value->classes.size(); ++c) static_cast<void>(totals_of(*value, c));
   if (value->mesh.size() > 0) static_cast<void>(write_rank(*value, Rank{0}));
   return {};
@@ -197,7 +197,7 @@ std::string fabric(std::string_view bytes) {
   return {};
 }
 
-/// Other programs' files: what is accepted is a fabric that its own file holds.
+/// Reads other programs' files: an accepted one is a fabric that a file of ours can hold.
 std::string imported(std::string_view bytes) {
   for (std::size_t kind = 0; kind < import_kind_names().size(); ++kind) {
     if (const auto seen = import_kind_of(bytes); seen && kind != static_cast<std::size_t>(*seen)) continue;
@@ -214,7 +214,7 @@ std::string imported(std::string_view bytes) {
   return {};
 }
 
-/// NCCL's channels: what is accepted is read back as a part of a cluster's file.
+/// Reads NCCL's channels: accepted ones are read back as a part of a cluster's file.
 std::string channels(std::string_view bytes) {
   const auto kind = channel_file_of(bytes);
   if (!kind) return {};
@@ -239,7 +239,7 @@ std::string runs(std::string_view bytes) {
   return parse_runs(write_runs(*value), "again.csv", again) == value ? "" : "does not read back equal";
 }
 
-/// The manifest of a checkpoint and the directory of a rank's file, behind checksums that are right.
+/// Reads the manifest of a checkpoint and the directory of a rank's file, behind correct checksums.
 std::string checkpoint(std::string_view bytes) {
   Diagnostics of_manifest, of_directory, again;
   std::string text(bytes);

@@ -58,9 +58,9 @@ TEST_CASE("the example of the format's document reads and keeps every rule", "[g
   CHECK(found.empty());
 }
 
-// Three layers of 64 weights in f32 on two replicas: a gather in each direction
-// for layers 0 and 1, one for layer 2, whose weights stay: 5 gathers of 256 B,
-// 3 reductions of 256 B.  Memory: 2 layers' gathered weights at most.
+// There are three layers of 64 weights in f32 on two replicas. Layers 0 and 1 have a gather in each direction and layer
+// 2 one, because its weights stay: 5 gathers of 256 B, 3 reductions of 256 B. Memory: at most 2 layers' gathered
+// weights.
 TEST_CASE("ZeRO-3 with prefetch holds two layers' weights and moves 1.5 times data parallel's bytes",
           "[golden][hand]") {
   const auto program = hand_program("zero3-prefetch");
@@ -78,8 +78,8 @@ TEST_CASE("ZeRO-3 with prefetch holds two layers' weights and moves 1.5 times da
   CHECK(t.state[index(Role::gradient)] == 3 * 128);
 }
 
-// F of both stages, I of stage 1 (stage 0 has no input gradient), W of both, per
-// microbatch: stage 0 2 * 2*4*8*8 = 1024, stage 1 3 * 512.
+// Per microbatch: F of both stages, I of stage 1 (stage 0 has no input gradient), W of both. Stage 0 has 2 * 2*4*8*8 =
+// 1024, stage 1 3 * 512.
 TEST_CASE("ZB-H1 does the same work as 1F1B, weight gradients apart", "[golden][hand]") {
   const auto program = hand_program("zb-h1");
   REQUIRE(program.has_value());
@@ -116,8 +116,8 @@ TEST_CASE("experts work on the rows that the recorded routing gives them", "[gol
   CHECK(totals_of(*program, 1).message_bytes == (1 + 2 + 1) * 16);
 }
 
-// Masters and two moments of 3 layers of 64 elements in f32: 2304 bytes in host
-// memory, and two layers' inputs of 64 bytes.  On the device at most two layers' states.
+// Masters and two moments of 3 layers of 64 elements in f32: 2304 bytes in host memory, and two layers' inputs of 64
+// bytes. The device holds at most two layers' states.
 TEST_CASE("offloaded states and activations stand in host memory", "[golden][hand]") {
   const auto program = hand_program("host-offload");
   REQUIRE(program.has_value());
@@ -133,7 +133,7 @@ TEST_CASE("the tied table counts once", "[golden][hand]") {
   REQUIRE(program.has_value());
   CHECK(parameter_elements(*program) == 16 * 8 + 8 * 8);
 
-  // Half of the layer's weight in the norm.
+  // Half of the layer's weight is in the norm.
   Program half = *program;
   for (Block& block : half.blocks) {
     for (Kernel& k : block.kernels) {
@@ -147,7 +147,7 @@ TEST_CASE("the tied table counts once", "[golden][hand]") {
         "elements of weight count 0.5 times in norm (rank 1, class 1, block clip, op 1, layer 0, microbatch 0)");
 }
 
-// Made anew only by `update_golden` (a target of this build), alone in a commit.
+// Only `update_golden` (a target of this build) makes the files anew, alone in a commit.
 TEST_CASE("lowered Programs are as the golden files have them", "[golden]") {
   for (const test::GoldenCase& c : test::golden_cases()) {
     CAPTURE(c.name);

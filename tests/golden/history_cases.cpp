@@ -69,7 +69,7 @@ std::vector<History> play_histories() {
     play("noise", {.noise = Noise{5, 0.1}, .fabric = FabricRoutes{&links, PathRule::hashed, 3}});
   }
   for (std::size_t i = 0; i + 1 < runs.size(); ++i) {
-    // In turn over the GPUs, so that they meet in nodes and between leaves.
+    // The jobs take GPUs in turn, so that they meet in nodes and between leaves.
     std::vector<std::uint32_t> left, right;
     for (std::uint32_t r = 0; r < runs[i].plan.mesh.size(); ++r) left.push_back(2 * r);
     for (std::uint32_t r = 0; r < runs[i + 1].plan.mesh.size(); ++r) right.push_back(2 * r + 1);

@@ -6,7 +6,7 @@
 
 namespace orrery::test {
 
-/// A simulated step, or several jobs', by its name and the number of its history.
+/// A simulated step, or that of several jobs, by its name and the hash of its history.
 struct History {
   std::string name;
   std::uint64_t hash = 0;
@@ -16,7 +16,7 @@ struct History {
 /// with noise, and two at a time on one fabric.
 [[nodiscard]] std::vector<History> play_histories();
 
-/// "name hash" for each, one to a line.
+/// A line "name hash" for each.
 [[nodiscard]] std::string histories_text(const std::vector<History>&);
 [[nodiscard]] std::string histories_path();
 

@@ -11,14 +11,14 @@
 using namespace orrery;
 
 // The file was written by one build and is compared by all: with and without optimization, assertions and address
-// checks.  Made anew only by `update_golden`, alone in a commit.
+// checks. Only `update_golden` makes it anew, alone in a commit.
 TEST_CASE("event histories are those of the golden file, whatever the build", "[golden][simulate]") {
   std::stringstream then;
   then << std::ifstream(test::histories_path(), std::ios::binary).rdbuf();
   const std::vector<test::History> now = test::play_histories();
   CHECK(test::histories_text(now) == then.str());
 
-  // Folded is expanded where nothing is shared; what differs otherwise differs here.
+  // A folded step equals an expanded one where nothing is shared; cases that differ otherwise differ here.
   const auto hash_of = [&](const std::string& name) {
     const auto found = std::find_if(now.begin(), now.end(), [&](const test::History& h) { return h.name == name; });
     REQUIRE(found != now.end());

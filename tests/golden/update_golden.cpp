@@ -1,5 +1,5 @@
-// Writes the golden files anew.  Run by hand, and commit what changes alone,
-// with the reason: `ninja update_golden && build/.../update_golden`.
+// Writes the golden files anew. Run it by hand, and commit its changes alone, with the reason: `ninja update_golden &&
+// build/.../update_golden`.
 #include <filesystem>
 #include <fstream>
 

@@ -15,7 +15,7 @@
 #include "gui/widgets/validate_panel.hpp"
 #include "tests/gui/opened_window.hpp"
 
-// What a person does wrong: a clear message in place, and nothing lost.
+// A person's mistakes: a clear message in place, and nothing is lost.
 
 using namespace orrery;
 using namespace orrery::gui;
@@ -91,7 +91,7 @@ TEST_CASE("a trace that is none of the plan, or none at all, is refused in place
   panel.import(written(folder, "kineto.json", R"({"schemaVersion":1,"traceEvents":[]})"));
   REQUIRE(until([&] { return panel.is_settled(); }));
   CHECK(message.text().contains(QStringLiteral("holds no kernel of a device")));
-  // A profile, but of 2 ranks and not of the plan's.
+  // This is a profile, but with 2 ranks and not of the plan.
   panel.import(QStringLiteral(ORRERY_SOURCE_DIR "/tests/fuzz/seeds/profile/two-steps.json"));
   REQUIRE(until([&] { return panel.is_settled(); }));
   CHECK(message.text().contains(QStringLiteral("of a run of 2 ranks, and the plan has")));

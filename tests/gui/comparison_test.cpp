@@ -74,7 +74,7 @@ TEST_CASE("the waterfall of two plans adds up to the difference of their steps",
   changed.run.plan.recompute = Recompute::full;
   const auto b = std::make_shared<const PricedRun>(changed);
   const PlanComparison c = compare_sources({QStringLiteral("a"), a, {}}, {QStringLiteral("b"), b, {}}, go_on);
-  // Whole picoseconds times ranks: no rounding.
+  // These are whole picoseconds times ranks, so nothing is rounded.
   std::int64_t difference = 0;
   const auto na = static_cast<std::int64_t>(c.a.timeline.ranks.size());
   const auto nb = static_cast<std::int64_t>(c.b.timeline.ranks.size());
@@ -136,7 +136,7 @@ TEST_CASE("a run of the plan as a process, set beside its prediction, has the fi
   CHECK(c.figures.same_plan);
   CHECK(c.figures.ranks.size() == 8);
 
-  // The command line, of the same two traces.
+  // The command line gets the same two traces.
   const std::string plan = folder.file("plan.toml"), foretold = folder.file("predicted.json");
   test::write(plan, write_plan(predicted.run));
   test::write(foretold, write_chrome_trace(c.a.trace, *c.a.prediction->program));
@@ -191,7 +191,7 @@ TEST_CASE("cancelling ends the process and its children, and so does the end of 
   const test::TemporaryFolder folder;
   const PlannedRun run = example_run("cpu-one-rank")->run;
   const std::string child = folder.file("child");
-  // Deaf to what asks it to end, as its child is.
+  // The process ignores requests to end, and so does its child.
   const QString deaf = script(folder, "trap '' INT TERM\nsleep 600 &\necho $! > " + child + ".new\nmv " + child +
                                           ".new " + child + "\nwait\nsleep 600\n");
   const auto child_of = [&] {
@@ -222,8 +222,8 @@ TEST_CASE("cancelling ends the process and its children, and so does the end of 
   CHECK(loop.until([&] { return ended(second); }, 5'000));
 }
 
-// A profile that a plan of 2 ranks fits: rank 0 alone, of the file that the reader is fuzzed with.  In its step of
-// 100 us it computes from 0 to 20, reduces to 50, sends to 60, and copies from 65 to 70.
+// This is a profile that fits a plan of 2 ranks: rank 0 alone, from the file with which the reader is fuzzed. In its
+// step of 100 us it computes from 0 to 20, reduces to 50, sends to 60, and copies from 65 to 70.
 TEST_CASE("what PyTorch's profiler recorded is drawn and compared, with the figures of orrery compare", "[gui]") {
   const std::string file = std::string(ORRERY_SOURCE_DIR) + "/tests/fuzz/seeds/profile/two-steps.json";
   const test::TemporaryFolder folder;

@@ -4,7 +4,7 @@
 
 namespace orrery::gui {
 
-/// An example plan, a quarter of its step: predicted and simulated once for all tests.
+/// An example plan with a quarter of its step, predicted and simulated once for all tests.
 struct DemoStep {
   Prediction prediction;
   Simulation simulation;

@@ -25,7 +25,7 @@ const Dependencies& demo_dependencies() {
   return all;
 }
 
-/// What the ops of a rank wait for on it, straight from the Program's waits and lanes.
+/// The ops that a rank's ops wait for on the same rank, straight from the Program's waits and lanes.
 std::vector<std::set<std::uint32_t>> naive_waits(const Program& program, Rank rank) {
   constexpr std::uint32_t none = UINT32_MAX;
   std::vector<std::set<std::uint32_t>> out;

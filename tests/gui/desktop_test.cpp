@@ -15,7 +15,7 @@
 #include "tests/gui/virtual_display.hpp"
 #include "tests/support/program_run.hpp"
 
-// The program itself on a display: what `tools/demo --gui` does at its end, and what then is to be seen.
+// The program itself on a display: what `tools/demo --gui` does at its end, and what is visible then.
 
 using namespace orrery;
 using namespace orrery::gui;
@@ -24,7 +24,7 @@ namespace {
 
 constexpr QSize screen(1600, 1000), window_size(1280, 800);
 
-/// Where anything but the black root is.
+/// Where anything but the black root is drawn.
 QRect drawn_in(const QImage& picture) {
   QRect out;
   for (int y = 0; y < picture.height(); ++y) {
@@ -101,7 +101,7 @@ TEST_CASE("orrery-gui opens on a display with the demo's plan, and shows what it
   program.setProcessChannelMode(QProcess::MergedChannels);
   program.start(QStringLiteral(ORRERY_GUI_PROGRAM), {plan});
   REQUIRE(program.waitForStarted());
-  // It is there and at rest: where its default size says.
+  // The window is there and at rest, at the place that its default size gives.
   const QImage seen = settled_picture(display, [](const QImage& now) { return drawn_in(now).size() == window_size; });
   seen.save(QStringLiteral("desktop.png"));  // to look at
   INFO(program.readAll().toStdString());
@@ -109,7 +109,7 @@ TEST_CASE("orrery-gui opens on a display with the demo's plan, and shows what it
   const QRect at = drawn_in(seen);
   CHECK(at.size() == window_size);
 
-  // The same window, asked to paint itself.
+  // The same window paints itself on request.
   qputenv("QT_QPA_PLATFORM", "xcb");
   qputenv("DISPLAY", display.name().toLatin1());
   int count = 1;
@@ -129,7 +129,7 @@ TEST_CASE("orrery-gui opens on a display with the demo's plan, and shows what it
     window.wait_until_settled();
     const QImage painted = window.grab().toImage().convertToFormat(QImage::Format_RGB32);
     painted.save(QStringLiteral("desktop-painted.png"));
-    // All but the time that the estimate took, in the line at the bottom: 200 x 20 pixels are 0.4 %.
+    // All is equal except the time of the estimate, in the line at the bottom: 200 x 20 pixels are 0.4 %.
     CHECK(different(seen.copy(at), painted) < 0.004);
     CHECK(window.prediction()->run.model.name == "llama-3-70b");
   }

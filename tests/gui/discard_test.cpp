@@ -11,7 +11,7 @@
 #include "tests/gui/opened_window.hpp"
 #include "tests/support/program_run.hpp"
 
-// Changes that are thrown away, and the question before it.
+// Changes that are thrown away, and the question before that.
 
 using namespace orrery;
 using namespace orrery::gui;
@@ -37,7 +37,7 @@ void drop(MainWindow& window, const QString& file) {
   QCoreApplication::sendEvent(&on, &event);
 }
 
-/// The window closes as its program does, with what was changed discarded.
+/// The window closes as its program does, and its changes are discarded.
 void close_and_discard(Opened& opened) {
   const int before = opened.asked;
   CHECK(opened.window->close());
@@ -122,7 +122,7 @@ TEST_CASE("a window whose changes may not be lost stays, with them and their his
   CHECK_FALSE(opened.window->close());
   CHECK(text_of(*opened.window) == changed);
   CHECK(opened.window->document().history().canUndo());
-  // What was changed back is no change, and no question.
+  // A change that was undone is no change, so there is no question.
   opened.window->document().wish(dimension("plan.microbatch_size"), 2);
   REQUIRE(opened.window->document().history().index() == 2);
   CHECK_FALSE(opened.window->isWindowModified());
@@ -154,14 +154,14 @@ TEST_CASE("a dropped file is read before anybody is asked about the plan in hand
     CHECK(text_of(window) == before);
     CHECK(window.document().history().count() == 1);
   }
-  // A model is a step that can be undone: nothing is lost, so nothing is asked.
+  // A model is a step that can be undone: nothing is lost, so there is no question.
   drop(window, QStringLiteral(ORRERY_SOURCE_DIR "/models/hf/bert-base/config.json"));
   CHECK(opened.asked == 0);
   CHECK(window.document().history().count() == 2);
   CHECK_FALSE(problem.isVisible());
   window.document().history().undo();
   CHECK(text_of(window) == before);
-  // A plan takes the place of the one in hand: that is asked, and only "discard" does it.
+  // A plan takes the place of the current one, so there is a question, and only "discard" does it.
   const QString plan =
       written(folder, "plan.toml", window.document().saved() ? write_plan(window.document().saved()->run) : "");
   opened.discards = false;

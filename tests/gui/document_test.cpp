@@ -20,7 +20,7 @@ using namespace orrery::gui;
 
 namespace {
 
-/// What services need to answer: an event loop.
+/// An event loop, which services need to answer.
 struct Loop {
   int count = 1;
   char name[5] = "test";
@@ -181,7 +181,7 @@ TEST_CASE("the answer to the last request is the last answer, and it is the libr
   CHECK(answers >= 2);  // at once, and complete
   CHECK(answers <= 10);
   CHECK(last->report == predict(document.priced()).report);
-  // What the cards say of the model's FLOPs is what the report says.
+  // The cards say of the model's FLOPs what the report says.
   const std::string mfu = explanation(Metric::mfu, *last);
   CHECK(mfu.find(reading(Metric::mfu, *last).text) != std::string::npos);
   for (std::size_t m = 0; m < metric_count; ++m) {
@@ -231,7 +231,7 @@ TEST_CASE("plans stream in, the end is the planner's own, and a cancelled search
   for (std::size_t i = 0; i < expected.plans.size(); ++i) {
     const FoundPlan& found = end->result.plans[i];
     CHECK(found.plan == expected.plans[i].plan);
-    // The report is what an estimate of the plan says, but for what the process holds.
+    // The report equals an estimate of the plan, except for the process's memory.
     auto run = std::make_shared<PricedRun>(on);
     run->run.plan = found.plan;
     const Report estimated = predict(run).report;
@@ -241,7 +241,7 @@ TEST_CASE("plans stream in, the end is the planner's own, and a cancelled search
     CHECK(found.report.cost_per_step == estimated.cost_per_step);
     CHECK(found.report.operations == estimated.operations);
   }
-  // Each best so far had streamed in, ever better, and the last of them is the best of the end.
+  // Each best plan so far had streamed in, ever better, and the last of them is the best at the end.
   REQUIRE_FALSE(streamed.empty());
   for (std::size_t i = 1; i < streamed.size(); ++i) {
     CHECK(streamed[i].report.step_time <= streamed[i - 1].report.step_time);

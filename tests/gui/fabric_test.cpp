@@ -58,7 +58,7 @@ TEST_CASE("what a traced step sends within all of its time is the step's traffic
   REQUIRE(found.size() == expected.size());
   for (const auto& [pair, bytes] : expected) CHECK(found[pair] == Approx(bytes).epsilon(1e-9));
 
-  // Parts of the step add up to all of it; no range holds nothing.
+  // Parts of the step add up to all of it, and an empty range holds nothing.
   double parts = 0.0;
   for (int i = 0; i < 7; ++i) {
     parts += all_bytes(traffic_within(*p->program, simulated.trace, {end * i / 7, end * (i + 1) / 7}, traffic));
@@ -132,7 +132,7 @@ TEST_CASE("the plan's graph has every stage once and counts what groups send", "
   }
   CHECK(next == stages);
   CHECK(layers == p->run.model.layers);
-  // Each stage but the last sends every microbatch's activations on: rows x hidden x 2 bytes, over the tensor ranks
+  // Each stage but the last sends on every microbatch's activations: rows x hidden x 2 bytes, over the tensor ranks
   // where sequence parallelism cuts them.
   const Workload& w = p->run.workload;
   const Plan& plan = p->run.plan;

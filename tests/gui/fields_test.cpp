@@ -17,7 +17,7 @@
 #include "gui/widgets/timeline_panel.hpp"
 #include "tests/gui/opened_window.hpp"
 
-// What the wheel and the keys of undo do in fields.
+// The effect of the wheel and of the keys of undo in fields.
 
 using namespace orrery;
 using namespace orrery::gui;
@@ -25,7 +25,7 @@ using namespace orrery::gui::test;
 
 namespace {
 
-/// A notch of the wheel where the middle of the widget is, as the window system sends it: to the innermost widget.
+/// Turns the wheel by a notch at the middle of the widget, as the window system sends it: to the innermost widget.
 void turn_wheel(QWidget& over, int notches) {
   const QPoint middle = over.rect().center();
   QWidget* innermost = over.childAt(middle);
@@ -36,7 +36,7 @@ void turn_wheel(QWidget& over, int notches) {
   qApp->notify(&at, &event);
 }
 
-/// What a control is set to.
+/// The value of a control.
 QVariant value_of_control(const QWidget& w) {
   if (const auto* slider = qobject_cast<const QAbstractSlider*>(&w)) return slider->value();
   if (const auto* list = qobject_cast<const QComboBox*>(&w)) return list->currentText();
@@ -205,7 +205,7 @@ TEST_CASE("after a number or a filter was used Ctrl+Z is the plan's, and before 
     QTest::keyClick(filter, Qt::Key_Z, Qt::ControlModifier | Qt::ShiftModifier);
     CHECK(history.index() == 1);  // what was undone last comes back first
     CHECK(filter->text().isEmpty());
-    // Used and left as it is, it keeps its text.
+    // A field that was used and left as it is keeps its text.
     filter->setText({});
     QTest::keyClicks(filter, QStringLiteral("zb"));
     QTest::keyClick(filter, Qt::Key_Return);

@@ -79,7 +79,7 @@ TEST_CASE("every lesson can be played to its end: right answers are accepted, ot
         case Kind::which: {
           std::size_t right = 0;
           for (std::size_t i = 0; i < values.size(); ++i) {
-            // The law: the option that is accepted is beaten by none.
+            // The law is that no option beats the accepted one.
             const bool accepted = verdict(i).right;
             right += accepted ? 1 : 0;
             for (const double other : values) {
@@ -164,7 +164,7 @@ TEST_CASE("SUMMA on a q x q grid sends q blocks of each operand for every produc
     if (m.motion == RankMove::Motion::product) ++products;
     if (m.motion != RankMove::Motion::broadcast) continue;
     (m.along == "column" ? along_columns : along_rows) += 1;
-    // Each line of the grid has one sender and one receiver: 2 arrows, along the line alone.
+    // Each line of the grid has one sender and one receiver, so there are 2 arrows, along the line only.
     REQUIRE(m.arrows.size() == 2);
     std::set<std::uint32_t> receivers;
     for (const RankMove::Arrow& a : m.arrows) {

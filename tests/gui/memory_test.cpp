@@ -28,7 +28,7 @@ TEST_CASE("the course of a rank's memory has the peak of its stage, role by role
     for (std::size_t role = 0; role < memory_role_count; ++role) {
       CHECK(fullest->held[role] == memory_in_role(peak, role));
     }
-    // It is the timeline's curve, taken apart.
+    // The course is the timeline's curve, split by role.
     for (std::size_t i = 0; i < course.size(); ++i) {
       if (i > 0) REQUIRE(course[i].time >= course[i - 1].time);
       if (i + 1 < course.size() && course[i + 1].time == course[i].time) continue;  // not yet what is left

@@ -15,19 +15,19 @@
 
 namespace orrery::gui::test {
 
-/// One program for all tests of a process, as Qt wants it.
+/// One application for all tests of a process, as Qt requires.
 inline QApplication& program() {
   static int count = 1;
   static char name[] = "gui_tools";
   static char* values[] = {name, nullptr};
   static const bool set = qEnvironmentVariableIsSet("QT_QPA_PLATFORM") || qputenv("QT_QPA_PLATFORM", "offscreen");
   REQUIRE(set);
-  // Never destroyed: at the end of the program Qt's own statics may be gone before it.
+  // It is never destroyed: at the end of the program Qt's own statics may be gone before it.
   static auto* const app = new QApplication(count, values);
   return *app;
 }
 
-/// Handles events until it holds, two minutes at most.
+/// Handles events until `holds` is true, two minutes at most.
 template <class Holds>
 bool until(Holds&& holds, int milliseconds = 120'000) {
   QElapsedTimer timer;

@@ -20,7 +20,7 @@
 #include "tests/gui/opened_window.hpp"
 #include "tests/support/program_run.hpp"
 
-// Nothing of another plan, model or calibration looks as if it were of the plan in hand.
+// Nothing that belongs to another plan, model or calibration looks as if it belonged to the current plan.
 
 using namespace orrery;
 using namespace orrery::gui;
@@ -142,7 +142,7 @@ TEST_CASE("what was measured of the plan before is marked as that", "[gui]") {
   REQUIRE(panel.view().comparison());
   CHECK_FALSE(panel.view().is_outdated());
   CHECK(message.text().startsWith(QStringLiteral("Predicted ")));
-  // This window knows no calibration: how far off the datasheet is says nothing.
+  // This window knows no calibration, so the distance from the datasheet says nothing.
   CHECK(message.text().contains(QStringLiteral("not calibrated")));
   CHECK_FALSE(message.text().contains(u'%'));
 
@@ -191,7 +191,7 @@ TEST_CASE("a calibration changes prices everywhere, and figures of the old price
   INFO(window.prediction()->prices->origin);
   REQUIRE(window.prediction()->prices->calibration.machine == "a test");
   CHECK(card.shown_change().text == "baseline: another calibration");
-  // Steps of the history that are gone back to are priced as of now.
+  // Steps of the history that a person goes back to get current prices.
   window.document().history().undo();
   REQUIRE(settled());
   CHECK(window.prediction()->prices->calibration.machine == "a test");
@@ -241,7 +241,7 @@ TEST_CASE("a step of the plan before is covered until the new one is simulated",
   CHECK(timeline.view().is_outdated());
   timeline.set_step(timeline.step());
   CHECK_FALSE(timeline.view().is_outdated());
-  // What cannot be simulated leaves nothing of another step.
+  // A plan that cannot be simulated leaves nothing of another step.
   timeline.set_message(QStringLiteral("too many operations"));
   CHECK(timeline.step() == nullptr);
   CHECK(timeline.statistics().rowCount() == 0);

@@ -125,7 +125,7 @@ TEST_CASE("the memory margin bounds a search as --memory-margin does", "[gui]") 
   const Report& best = window.search_panel().plans().front().report;
   CHECK(best.step_time.base() == json["plans"][0]["step_time_s"].get<double>());
   for (const FoundPlan& p : window.search_panel().plans()) {
-    // 81,559 MiB as an H100 shows, less 30 GiB.
+    // The device has 81,559 MiB, as an H100 shows, less 30 GiB.
     REQUIRE(p.report.peak_memory_process_bytes);
     CHECK(*p.report.peak_memory_process_bytes <= (81'559ULL << 20) - (30ULL << 30));
   }

@@ -33,7 +33,7 @@ TEST_CASE("help and the version need no display", "[gui]") {
     CHECK(help.status == 0);
     CHECK(help.out.find("--export") != std::string::npos);
   }
-  // Also where the platform that was asked for has no display.
+  // The same holds where the requested platform has no display.
   CHECK(run_without_display("QT_QPA_PLATFORM=xcb", "-v").status == 0);
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("a window without a display is one clear line and status 3", "[gui][er
           "error: no display for a window (neither DISPLAY nor WAYLAND_DISPLAY is set); --export FOLDER writes every "
           "view as files, and needs none\n");
   }
-  // A display that is named and does not answer.
+  // The display has a name but does not answer.
   const Ran gone = run_without_display("DISPLAY=:4713 QT_QPA_PLATFORM=xcb", "");
   CAPTURE(gone.err);
   CHECK(gone.status == 3);

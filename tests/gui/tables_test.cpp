@@ -21,7 +21,7 @@ TEST_CASE("the table model keeps the rules of item models, sorted and filtered",
   sorted.setSourceModel(&table);
   sorted.setSortRole(order_role);
   sorted.sort(0);
-  // Fatal: a broken rule ends the program.
+  // A broken rule ends the program, because the mode is fatal.
   const QAbstractItemModelTester plain(&table, QAbstractItemModelTester::FailureReportingMode::Fatal);
   const QAbstractItemModelTester proxied(&sorted, QAbstractItemModelTester::FailureReportingMode::Fatal);
   const auto row = [](std::uint64_t id, double value) {
@@ -74,7 +74,7 @@ TEST_CASE("of requests that come faster than they are done the last is done, and
   std::atomic<int> done{0}, last{-1}, stopped{0};
   {
     LatestWorker<int> worker([&](const int& request, const std::atomic<bool>& outdated) {
-      // Each works until it is outdated, but for the last one.
+      // Each request works until it is outdated, except the last one.
       while (request != 100 && !outdated) std::this_thread::yield();
       if (outdated) ++stopped;
       ++done;
@@ -96,7 +96,7 @@ TEST_CASE("a worker that is busy ends when its owner does", "[gui]") {
   });
   worker.submit(1);
   while (!began) std::this_thread::yield();
-  // The destructor would wait forever if the work were not told.
+  // The destructor would wait forever if the work were not told to stop.
 }
 
 TEST_CASE("the shares of a range are of all its ranks", "[gui]") {

@@ -21,7 +21,7 @@
 #include "gui/widgets/learn_panel.hpp"
 #include "tests/gui/opened_window.hpp"
 
-// The template for translators (tools/translations) against what the running window asks for.
+// Compares the template for translators (tools/translations) with the texts for which the running window asks.
 
 using namespace orrery;
 using namespace orrery::gui;
@@ -44,14 +44,14 @@ std::set<Text> texts_of(const QString& file) {
   return out;
 }
 
-/// Marks every text of the template, and keeps what is asked for and not there.
+/// Marks every text of the template, and keeps texts that are asked for but not in it.
 class Marker : public QTranslator {
  public:
   explicit Marker(std::set<Text> known) : known_(std::move(known)) {}
   bool isEmpty() const override { return false; }
   QString translate(const char* context, const char* source, const char*, int) const override {
     const QString in = QString::fromUtf8(context), text = QString::fromUtf8(source);
-    // Qt's own texts are translated by Qt.
+    // Qt translates its own texts.
     if (in.startsWith(u'Q') && in != QStringLiteral("QObject")) return {};
     const std::scoped_lock lock(mutex_);  // threads of services ask too
     if (known_.count({in, text}) > 0) {
@@ -121,7 +121,7 @@ TEST_CASE("every text that the window shows through tr() is in the template for 
     window.findChild<QPushButton*>(QStringLiteral("search-start"))->click();
     while (window.search().is_running()) QCoreApplication::processEvents();
     CHECK_FALSE(window.open(QStringLiteral("no-such-plan")));
-    // What is shown is the translation, not the source.
+    // The window shows the translation, not the source text.
     CHECK(window.findChild<QPushButton*>(QStringLiteral("search-start"))->text().startsWith(u'\u00AB'));
     CHECK(tabs->tabText(0).startsWith(u'\u00AB'));
   }

@@ -35,7 +35,7 @@ TimelineLane random_lane(std::mt19937_64& random, int count) {
   return lane;
 }
 
-/// What strip() says, worked out pixel by pixel from every slice.
+/// The result of strip(), worked out pixel by pixel from every slice.
 std::vector<StripPixel> naive_strip(const TimelineLane& lane, const TimeAxis& axis, SliceColour colour) {
   std::vector<StripPixel> out;
   for (int x = 0; x < axis.width; ++x) {
@@ -135,7 +135,7 @@ TEST_CASE("busy and idle time of the compute lanes fill the step, and are the re
   const Report& r = step.simulation.report;
   const double mean = idle / static_cast<double>(step.timeline.ranks.size());
   CHECK(mean == Approx((r.step_time - r.compute).base()).epsilon(1e-9));
-  // The bubble of the report is what is shaded as bubble, moving messages included; the rest are collectives.
+  // The bubble of the report is what is shaded as bubble, with moving messages included; the rest are collectives.
   double bubble = 0.0, waits = 0.0;
   for (const TimelineRank& rank : step.timeline.ranks) {
     for (const IdleRange& gap : rank.idle) {

@@ -51,7 +51,7 @@ QByteArray contents(const QString& name) {
   return in.readAll();
 }
 
-/// Boxes that can be seen as a whole; each of them has to have text in it.
+/// Counts boxes that are wholly visible; each of them must have text in it.
 int readable_boxes(GraphView& view) {
   const QImage picture = view.grab().toImage();
   const qreal ratio = picture.devicePixelRatio();
@@ -122,7 +122,7 @@ TEST_CASE("every step of every lesson sets its plan in the window and is judged 
         number.setValue(0.0);
         learn.check();
         CHECK_FALSE(learn.answered_right());
-        // Halving finds it: the panel says whether it is more or less.
+        // Halving finds the price, because the panel says whether it is more or less.
         double low = 0.0, high = 1e6;
         for (int i = 0; i < 60 && !learn.answered_right(); ++i) {
           number.setValue((low + high) / 2);
@@ -135,7 +135,7 @@ TEST_CASE("every step of every lesson sets its plan in the window and is judged 
     }
   }
   CHECK(right >= 20);
-  // What lessons set can be undone.
+  // Changes by lessons can be undone.
   CHECK(window.document().history().canUndo());
 }
 
@@ -179,7 +179,7 @@ TEST_CASE("axes change places by the list of their order, and undo puts them bac
   REQUIRE(opened.settled());
   CHECK(window.document().run().plan.placement.empty());
 
-  // The same by keyboard, from the device in hand to its neighbour.
+  // The same works by keyboard, from the device in hand to its neighbour.
   fabric.setFocus();
   const QPoint origin = fabric.cell_rect(0, 0).center().toPoint();
   QTest::mouseClick(&fabric, Qt::LeftButton, {}, origin);
@@ -195,7 +195,7 @@ TEST_CASE("axes change places by the list of their order, and undo puts them bac
   window.document().history().undo();
   REQUIRE(opened.settled());
 
-  // The instant of the timeline's cursor, then a range: what flows in it.
+  // Shows the instant of the timeline's cursor, then a range: the traffic in it.
   auto& load = child<QComboBox>(topology, "topology-load");
   const QVariant whole = topology.table().index(0, 1).data();
   child<QSlider>(topology, "topology-time").setValue(200);
@@ -224,7 +224,7 @@ TEST_CASE("no box of the plan's graph is empty, and stages stand below each othe
   PlanGraphPanel& panel = window.views().graph();
   window.views().show(panel);
   auto& view = child<GraphView>(panel, "plan-graph");
-  // The best plan of the example has stages of unlike lengths, so that none stands for two; 16 stages are many.
+  // The best plan of the example has stages of unlike lengths, so no node stands for two stages; 16 stages are many.
   const std::vector<std::uint32_t> best{18, 21, 21, 20};
   std::vector<std::uint32_t> many(16, 5);
   for (std::size_t i = 0; i < many.size(); i += 2) --many[i], ++many[i + 1];
@@ -355,7 +355,7 @@ TEST_CASE("every view is written as a picture, in lines and as a table", "[gui]"
     CHECK(contents(name + QStringLiteral(".svg")).contains("<svg"));
     CHECK(contents(name + QStringLiteral(".pdf")).startsWith("%PDF"));
   }
-  // A table has what the model has; the plan is one that the command line reads.
+  // The exported table has what the model has, and the plan is one that the command line reads.
   CHECK(contents(folder.filePath(QStringLiteral("topology.csv"))).startsWith("Link,"));
   CHECK(contents(folder.filePath(QStringLiteral("topology.csv"))) ==
         csv_of(window.views().topology().table()).toUtf8());
@@ -395,7 +395,7 @@ TEST_CASE("a session begins where the last one ended, however that was", "[gui]"
     other.window->tools().keep_session(kept, true);
     other.window->document().wish(dimension("plan.microbatch_size"), 4);
     other.window->tools().keep();
-    // No end_session: the program is gone.
+    // There is no end_session, as if the program were gone.
   }
   {
     Opened opened(nullptr);
@@ -413,7 +413,7 @@ TEST_CASE("a session begins where the last one ended, however that was", "[gui]"
     window.tools().end_session();
   }
   {
-    // Who opens another plan does not lose the one that was not saved.
+    // A person who opens another plan does not lose the unsaved one.
     Opened opened;
     opened.window->tools().keep_session(kept, false);
     const QStringList aside = QDir(QString::fromStdString(kept.string())).entryList({QStringLiteral("unsaved-*.toml")});
@@ -443,7 +443,7 @@ TEST_CASE("everything that takes the keyboard has a name and is reached by Tab",
     std::size_t fields = 0;
     for (QWidget* w : window.findChildren<QWidget*>()) {
       if ((w->focusPolicy() & Qt::TabFocus) == 0 || !w->isVisible() || !w->isEnabled()) continue;
-      // Parts of other fields: the line of a spin box, the viewport of a table.
+      // These are parts of other fields: the line of a spin box, the viewport of a table.
       if (w->focusProxy() != nullptr || w->objectName().startsWith(QStringLiteral("qt_"))) continue;
       CAPTURE(page, w->metaObject()->className(), w->objectName().toStdString());
       QAccessibleInterface* accessible = QAccessible::queryAccessibleInterface(w);

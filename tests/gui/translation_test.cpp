@@ -23,8 +23,8 @@ std::string code_of(const std::filesystem::path& file) {
   return out;
 }
 
-/// Statements that show a text which no translator sees: a literal with a word in it, given to something that people
-/// read, and not through tr().
+/// Statements that show a text which no translator sees: they give a literal with a word in it to something that people
+/// read, without tr().
 std::vector<std::string> untranslated(const std::string& code) {
   static const std::regex shows(
       R"((setText|setPlainText|setToolTip|setAccessibleName|setAccessibleDescription|setWindowTitle|setPlaceholderText|setLabel|setSuffix|setPrefix|setTitle|addTab|addItem|addItems|addAction|addMenu|addRow|showMessage|show_message|show_problem|set_message|drawText|QLabel|QPushButton|QRadioButton|QCheckBox|QGroupBox|QDockWidget|QAction)\()");
@@ -48,7 +48,7 @@ std::vector<std::string> untranslated(const std::string& code) {
 }  // namespace
 
 TEST_CASE("a literal that people read goes through tr()", "[gui]") {
-  // The check itself: what it finds, and what it lets pass.
+  // Tests the check itself: what it finds, and what it lets pass.
   CHECK(untranslated("label->setText(QStringLiteral(\"Hello\"));").size() == 1);
   CHECK(untranslated("label->setText(QString::fromStdString(fmt::format(\"{} ranks\", n)));").size() == 1);
   CHECK(untranslated("label->setText(tr(\"Hello\"));").empty());

@@ -16,7 +16,7 @@
 #include "planner/explain.hpp"
 #include "tests/gui/opened_window.hpp"
 
-// Whether a plan fits: what the window says, what its bars show, what it offers.
+// Whether a plan fits: the text of the window, its bars, and its offers.
 
 using namespace orrery;
 using namespace orrery::gui;
@@ -41,7 +41,7 @@ Report report_of(std::uint64_t reserved, bool fits) {
 
 QString shown(MainWindow& window) { return child<QLabel>(window, "verdict").text(); }
 
-/// A plan that does not fit: everything is kept, and a microbatch is large.
+/// A plan that does not fit, because everything is kept and a microbatch is large.
 void overfill(PlanDocument& document) {
   document.wish(dimension("plan.recompute"), 0);
   document.wish(dimension("plan.microbatch_size"), 4);

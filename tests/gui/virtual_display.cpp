@@ -9,8 +9,8 @@ namespace orrery::gui::test {
 QString VirtualDisplay::server() { return QStandardPaths::findExecutable(QStringLiteral("Xvfb")); }
 
 VirtualDisplay::VirtualDisplay(QSize pixels) {
-  // The server takes a number that is free and tells it once it is ready; its screen lies in a file of the folder.
-  // The root window stays black, and what is asked of the keyboard's compiler is none of ours.
+  // The server takes a free number and reports it once it is ready; its screen lies in a file of the folder. The root
+  // window stays black; requests to the keyboard's compiler do not concern us.
   process_.setStandardErrorFile(QProcess::nullDevice());
   process_.start(server(), {QStringLiteral("-displayfd"), QStringLiteral("1"), QStringLiteral("-screen"),
                             QStringLiteral("0"), QStringLiteral("%1x%2x24").arg(pixels.width()).arg(pixels.height()),
@@ -33,7 +33,7 @@ QImage VirtualDisplay::picture() const {
 }
 
 QImage picture_of_dump(const QByteArray& dump) {
-  // The header: words of 32 bits, most significant byte first.
+  // The header has words of 32 bits, most significant byte first.
   enum Word { header_size, version, format, depth, width, height, byte_order = 7, bits = 11, line = 12, colours = 19 };
   constexpr qsizetype words = 25, colour_size = 12;
   if (dump.size() < 4 * words) return {};

@@ -6,7 +6,7 @@
 #include <QString>
 #include <QTemporaryDir>
 
-// A display that exists in memory only (Xvfb), and what stands on it: what a person would see, whoever painted it.
+// A display that exists in memory only (Xvfb), and its contents: what a person would see, whoever painted it.
 
 namespace orrery::gui::test {
 
@@ -15,7 +15,7 @@ class VirtualDisplay {
   /// Where Debian's package xvfb puts the server; empty where there is none.
   [[nodiscard]] static QString server();
 
-  /// Starts one on a number of its own.  Empty name(): it did not start.
+  /// Starts a display on a number of its own. name() is empty if it did not start.
   explicit VirtualDisplay(QSize pixels);
   ~VirtualDisplay();
 

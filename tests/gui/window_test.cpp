@@ -40,7 +40,7 @@ using gui::test::until;
 
 namespace {
 
-/// What `orrery estimate FILE --json` says.
+/// The output of `orrery estimate FILE --json`.
 nlohmann::json estimated(const QString& file) {
   const orrery::test::Ran ran = orrery::test::run(ORRERY_PROGRAM, "estimate " + file.toStdString() + " --json");
   INFO(ran.err);
@@ -70,7 +70,8 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
   const QApplication app(count, values);
   QApplication::setStyle(QStringLiteral("Fusion"));
   use_theme(false);
-  REQUIRE(QFontDatabase::families().size() > 0);  // without fonts every picture is of boxes, and nothing fails
+  REQUIRE(QFontDatabase::families().size() > 0);  // without fonts every picture would show boxes, and nothing would
+                                                  // fail
 
   const QTemporaryDir folder;
   const QString file = folder.filePath(QStringLiteral("plan.toml"));
@@ -114,7 +115,7 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
   CHECK(number.value() > before);
   CHECK(dimension("mesh.tensor").get(window.document().run()) == static_cast<std::uint64_t>(number.value()));
 
-  // What cannot be is answered, and what is nearest is taken.
+  // An impossible value is answered, and the nearest one is taken.
   number.setValue(3);
   REQUIRE(settled());
   CHECK((number.value() == 2 || number.value() == 4));
@@ -136,7 +137,7 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
   }
   CHECK(texts.size() == metric_count);
 
-  // Saved, the command line says the same of it.
+  // After saving, the command line reports the same.
   window.save();
   CHECK(history.isClean());
   same_as_command_line(window, file);
@@ -163,7 +164,7 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
   CHECK(window.focus().visible() == TimeRange{0, window.focus().duration()});
   CHECK_FALSE(view.viewport()->grab().isNull());
 
-  // The step is analysed: the critical path is a table and a line; an operation that is found shows what it waited for.
+  // The step is analysed: the critical path is a table and a line, and a found operation shows what it waited for.
   TimelinePanel& timeline = window.timeline();
   REQUIRE(until([&] { return timeline.analysis() && timeline.analysis()->complete; }));
   CHECK(timeline.path().rowCount() > 1);
@@ -193,7 +194,7 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
   CHECK_FALSE(window.focus().op());
   QTest::mouseClick(view.viewport(), Qt::LeftButton, {}, box.center().toPoint());
   CHECK(window.focus().op() == wanted_op);
-  // Events are stepped through, and played.
+  // Steps through events, and plays them.
   view.setFocus();
   QTest::keyClick(&view, Qt::Key_Escape);
   CHECK_FALSE(window.focus().op());
@@ -211,7 +212,7 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
   play.click();
   CHECK_FALSE(timeline.is_playing());
 
-  // The baseline beside the plan in hand: the figures of `orrery compare`.
+  // The baseline beside the current plan has the figures of `orrery compare`.
   window.use_layout(Layout::compare);
   REQUIRE(until([&] { return window.compare_panel().is_settled(); }));
   {
@@ -268,7 +269,7 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
   REQUIRE(until([&] { return !window.search().is_running(); }));
   CHECK(start.isEnabled());
 
-  // What was saved opens again; what is wrong says so and loses nothing.
+  // A saved plan opens again; a wrong one gives a message and loses nothing.
   REQUIRE(window.open(file));
   REQUIRE(settled());
   CHECK(window.document().run().plan.mesh == wanted.mesh);
@@ -276,7 +277,7 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
   CHECK(child<QLabel>(window, "problem").isVisible());
   CHECK(window.document().run().plan.mesh == wanted.mesh);
 
-  // A small plan is trained by the command line, and set beside its prediction; what fails says so.
+  // The command line trains a small plan, and its step is compared with the prediction; a failure is reported.
   REQUIRE(window.open(QStringLiteral("cpu-one-rank")));
   REQUIRE(settled());
   window.use_layout(Layout::validate);
@@ -299,7 +300,7 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
   CHECK(message.text().contains(QStringLiteral("measured")));
   window.use_layout(Layout::explore);
 
-  // Dark, small, and large: nothing fails to paint.
+  // In dark, small and large windows nothing fails to paint.
   use_theme(true);
   for (const QSize size : {QSize(640, 480), QSize(2560, 1440)}) {
     window.resize(size);
@@ -307,7 +308,7 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
     CHECK_FALSE(window.grab().isNull());
   }
 
-  // Everything that takes the keyboard says what it is, and shortcuts are not given twice.
+  // Everything that takes the keyboard has a name, and no shortcut is given twice.
   for (const QWidget* w : window.findChildren<QWidget*>()) {
     const bool field = qobject_cast<const QSlider*>(w) != nullptr || qobject_cast<const QSpinBox*>(w) != nullptr ||
                        qobject_cast<const QTableView*>(w) != nullptr ||

@@ -1,5 +1,5 @@
-// What is wrong with a run of several processes: one of them says it, the exit
-// status is as docs/running.md has it, and none of them is left.
+// Mistakes in a run of several processes: one process reports them, the exit status is that of docs/running.md, and no
+// process is left.
 
 #include <catch2/catch.hpp>
 
@@ -22,7 +22,7 @@ int occurrences(const std::string& text, const std::string& piece) {
   return n;
 }
 
-/// Processes that were given this argument, but for the shell that waits for them.
+/// Number of processes that have this argument, without the shell that waits for them.
 int processes_with(const std::string& argument) {
   int n = 0;
   std::error_code ignored;
@@ -43,8 +43,8 @@ void damage(const std::string& file, std::size_t at) {
 
 }  // namespace
 
-// torchrun, srun and mpirun end all processes once one has failed.  Rank 0's words go into a pipe that is full for two
-// seconds; rank 1, which has nothing to say, must not have ended by then.
+// torchrun, srun and mpirun end all processes once one has failed. Rank 0's words go into a pipe that is full for two
+// seconds. Rank 1, which has nothing to say, must not have ended by then.
 TEST_CASE("of a job's processes the one that says what is wrong does not see the others end first", "[processes]") {
   const test::TemporaryFolder folder;
   const auto rank = [&](int r) {
@@ -86,7 +86,7 @@ TEST_CASE("bad input to several processes is said once, ends all of them, and wi
     int status;
     std::vector<std::string> says;
   };
-  // Of a job that others start: rank 1 beside rank 0, both statuses as digits.
+  // A job that others start: rank 1 beside rank 0, both statuses as digits.
   const auto two = [&](const std::string& arguments) {
     const auto rank = [&](int r) {
       return program + " " + arguments + " --backend cuda --rank " + std::to_string(r) +
@@ -134,6 +134,6 @@ TEST_CASE("bad input to several processes is said once, ends all of them, and wi
     for (const std::string& text : wrong.says) CHECK(ran.err.find(text) != std::string::npos);
     CHECK(processes_with(folder.file("")) == 0);
   }
-  // What a full disk left of a checkpoint is gone.
+  // The unfinished checkpoint that a full disk left is gone.
   CHECK((!std::filesystem::exists(file("full")) || std::filesystem::is_empty(file("full"))));
 }

@@ -27,7 +27,7 @@ TEST_CASE("a rank that fails on a device ends the run, and the others with it", 
   }
 }
 
-// What has been gathered is dropped: nothing of the step begins, and nothing waits for it.
+// The gathered work is dropped: nothing of the step begins, and nothing waits for it.
 TEST_CASE("an op that fails while a step is gathered ends the run at once", "[parity][device]") {
   test::RandomRunLimits limits;
   limits.max_ranks = 1;

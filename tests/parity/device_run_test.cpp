@@ -17,11 +17,9 @@
 
 using namespace orrery;
 
-// The whole path of a GPU's run but for the GPU: streams and events, the
-// transport of ranks that share a device, pools in stream order, the kernel
-// bodies, kernels on the host.  A device of threads stands for the GPU; the
-// program gpu_runs has the same cases on a GPU, and is skipped where there is
-// none.
+// The whole path of a GPU's run except the GPU: streams and events, the transport of ranks that share a device, pools
+// in stream order, the kernel bodies, kernels on the host. A device of threads stands for the GPU; the program gpu_runs
+// has the same cases on a GPU, and is skipped where there is none.
 namespace {
 
 /// The GPU, or threads that behave like one.
@@ -97,7 +95,8 @@ TEST_CASE("a run on a device repeats bit for bit, and its trace holds every op",
   }
 }
 
-// What a checkpoint does when a run goes on from it: the weights of all ranks are read after setup, and others written.
+// This is what a checkpoint does when a run goes on from it: the weights of all ranks are read after setup, and others
+// written.
 TEST_CASE("weights written between steps are those that a device goes on with", "[parity][device]") {
   test::RandomRunLimits limits;
   limits.precision = Precision::fp64;
@@ -130,7 +129,8 @@ TEST_CASE("weights written between steps are those that a device goes on with", 
   }
 }
 
-// A graph has the work of the list, in the list's order of waits: the same bits, spans of every op, the same memory.
+// A graph has the work of the list, in the list's order of waits. So it gives the same bits, spans of every op, and the
+// same memory.
 TEST_CASE("steps given to a device as graphs are those given op by op", "[parity][device]") {
   test::RandomRunLimits limits;
   limits.max_ranks = 1;
@@ -189,7 +189,7 @@ TEST_CASE("ranks that meet are given to a device op by op, and the report says w
         std::string::npos);
 }
 
-// E4M3 has 3 bits of fraction: a factor is off by 2^-4 of itself at most, a sum of many products by far less.
+// E4M3 has 3 bits of fraction: a factor is off by at most 2^-4 of itself, a sum of many products by far less.
 TEST_CASE("a device that makes products in fp8 trains as one that makes them in bf16, nearly", "[parity][device]") {
   if (test::gpu_under_test() != nullptr) return;
   for (const std::uint32_t tensor : {1U, 2U}) {

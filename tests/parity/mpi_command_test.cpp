@@ -47,7 +47,7 @@ TEST_CASE("a run over MPI prints what a run on threads prints, and the same loss
   }
 }
 
-// Sums have another order: losses, near 4, differ by rounding of fp32 and what two steps make of it.
+// Sums have another order, so losses, near 4, differ by the rounding of fp32 and its growth over two steps.
 TEST_CASE("MPI's own collectives give the losses of ours up to rounding, and the report names them", "[mpi]") {
   const std::string arguments = "run demo-2x2x2 --steps 2 --warmup 0 --json";
   const test::Ran mpi = run_over_mpi(8, arguments + " --backend mpi --mpi-collectives");
@@ -62,7 +62,7 @@ TEST_CASE("MPI's own collectives give the losses of ours up to rounding, and the
     CHECK(a.at("losses")[i].get<double>() == Approx(b.at("losses")[i].get<double>()).epsilon(1e-5));
   }
   CHECK(a.at("peak_memory_bytes") == b.at("peak_memory_bytes"));
-  // Counted are messages between stages alone.
+  // Only messages between stages are counted.
   CHECK(a.at("sent_bytes").get<std::uint64_t>() > 0);
   CHECK(a.at("sent_bytes").get<std::uint64_t>() < b.at("sent_bytes").get<std::uint64_t>());
   CHECK(a.at("assumptions").dump().find("their bytes are not counted") != std::string::npos);
@@ -114,7 +114,7 @@ TEST_CASE("a mistake in the plan is said once", "[mpi]") {
   CHECK(occurrences(wrong.err, "error: ") == 1);
 }
 
-// The launcher kills the others; one of them says first who is gone and what all were doing.
+// The launcher kills the others. First one of them says who is gone and what all were doing.
 TEST_CASE("a process that is killed or stopped is named with its op, and all are gone", "[mpi]") {
   const int signal = GENERATE(SIGKILL, SIGSTOP);
   const std::string collectives = GENERATE("", " --mpi-collectives");

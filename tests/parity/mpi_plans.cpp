@@ -1,11 +1,10 @@
-// Sampled plans in one MPI job: each runs on as many of the job's first
-// processes as it has ranks.  Rank 0 holds every one against the single-device
-// reference and, to the bit, against ranks that are threads.
+// Sampled plans in one MPI job: each runs on as many of the job's first processes as it has ranks. Rank 0 compares
+// every one with the single-device reference and, to the bit, with ranks that are threads.
 //
 //   mpirun -n 16 mpi_plans MODULE FIRST_SEED COUNT [library]
 //
-// With `library` collectives are MPI's own, which add in another order: then
-// plans are held against the reference alone, and as it is held on threads.
+// With `library` collectives are MPI's own, which add in another order. Plans are then compared with the reference
+// alone, as on threads.
 
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +28,7 @@ using namespace orrery;
 
 namespace {
 
-/// Only rank 0 learns what came of a run.
+/// Only rank 0 learns the result of a run.
 class NotFirst {};
 
 bool by_library = false;
@@ -46,7 +45,7 @@ RunResult run_on_mpi(MpiSession& session, const Program& program, const Workload
   return *std::move(result);
 }
 
-/// What is wrong with a plan; nothing on processes that do not see it.
+/// The fault of a plan; empty on processes that do not see it.
 std::string fault_of(MpiSession& session, const PlannedRun& run, std::uint64_t seed) {
   try {
     test::NumericsOptions oracle;
@@ -59,7 +58,7 @@ std::string fault_of(MpiSession& session, const PlannedRun& run, std::uint64_t s
     const test::NumericsResult numerics = test::check_numerics(run, oracle);
     if (!numerics.failures.empty()) return numerics.failures.front();
   } catch (const NotFirst&) {
-    // It takes part in the next run, too.
+    // The process takes part in the next run too.
   }
   if (by_library) return "";
   try {
@@ -86,7 +85,7 @@ int run_plans(MpiSession& session, std::uint64_t begin, std::uint64_t wanted) {
   int plans = 0, wrong = 0;
   for (std::uint64_t seed = begin; static_cast<std::uint64_t>(plans) < wanted; ++seed) {
     test::RandomRunLimits limits;
-    // Of every size: drawn from all, most plans would have nearly all ranks.
+    // The plan's size is drawn first: drawn from all plans, most would have nearly all ranks.
     limits.max_ranks = 2 + static_cast<std::uint32_t>(seed % (session.ranks() - 1));
     const PlannedRun run = test::random_run(seed, limits);
     const std::uint64_t ranks = run.plan.mesh.size();

@@ -38,7 +38,7 @@ GroupId group_of_all(const Program& program) {
   return {};
 }
 
-/// One operand of every rank, and what a collective makes of it.
+/// One operand of every rank, and the expected result of a collective.
 struct Case {
   std::string name;
   Collective c;
@@ -88,7 +88,7 @@ std::vector<Case> cases(std::uint32_t p) {
   return all;
 }
 
-/// Small whole numbers: their sums are exact in every type and order.
+/// Small whole numbers, whose sums are exact in every type and order.
 void fill(std::vector<std::byte>& bytes, DType t, std::uint32_t seed) {
   for (std::size_t i = 0; i < bytes.size() / size_of(t); ++i) {
     const int v = static_cast<int>((seed * 31 + i * 7) % 23) - 11;
@@ -186,7 +186,7 @@ TEST_CASE("groups that part the ranks alike share a communicator; exchanges have
           CHECK((!peer || ranks.size() == 1));
           continue;
         }
-        // ncclCommSplit orders a color's ranks by key: the place of each must be its number in the group.
+        // ncclCommSplit orders a color's ranks by key, so each rank's place must be its number in the group.
         const RankParts& parts = groups.parts[*groups.of_group[g]];
         if (!peer || ranks.size() == 1) continue;
         CHECK(parts.key[r] == static_cast<int>(index(*peer)));

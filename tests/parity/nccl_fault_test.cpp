@@ -26,7 +26,7 @@ using namespace orrery;
 
 namespace {
 
-/// 4 ranks, pipeline 2 x tensor 2, 4 microbatches.
+/// There are 4 ranks, pipeline 2 x tensor 2, with 4 microbatches.
 PlannedRun four_ranks() { return test::tiny_run(Mesh{{{Axis::pipeline, 2}, {Axis::tensor, 2}}}, 4); }
 
 /// The k-th op of a kind in a rank's step.
@@ -94,7 +94,7 @@ TEST_CASE("a rank with a device that is killed, stopped, leaves, throws or stall
   }
 }
 
-// As torchrun or srun start them: nobody watches but the ranks themselves.
+// Processes run as torchrun or srun start them: only the ranks themselves watch.
 TEST_CASE("where no launcher watches, a rank that is killed is noticed by the others", "[parity][fault][nccl]") {
   const test::NcclUnderTest nccl(ORRERY_NCCL_STAND_IN);
   const PlannedRun run = four_ranks();
@@ -140,7 +140,7 @@ TEST_CASE("where no launcher watches, a rank that is killed is noticed by the ot
     if (r == 2) continue;
     const std::string said = test::contents(folder.file("said-" + std::to_string(r)));
     CAPTURE(r, said);
-    // A neighbour that has noticed before leaves, too.
+    // A neighbour that has noticed it before also leaves.
     CHECK(said.find("rank " + std::to_string(r) + " waits for rank ") == 0);
     CHECK(said.find(", which has ended") != std::string::npos);
     saw_it += said.find(" waits for rank 2, which has ended") != std::string::npos ? 1 : 0;

@@ -16,9 +16,8 @@
 
 using namespace orrery;
 
-// Ranks with a device each: the whole path of a run over NCCL but for CUDA and
-// NCCL themselves.  Devices are threads of the host, and the library is
-// tests/support/nccl_stand_in/, which holds calls to NCCL's rules.
+// Ranks with a device each: the whole path of a run over NCCL except CUDA and NCCL themselves. Devices are threads of
+// the host, and the library is tests/support/nccl_stand_in/, which holds calls to NCCL's rules.
 namespace {
 
 std::string lines(const std::vector<std::string>& all) {
@@ -53,7 +52,7 @@ TEST_CASE("plans on devices that meet over NCCL give the loss, gradients, update
   CHECK(splits.contains(ExchangeSplit::channel_and_side));
 }
 
-// Rank 0's process has what all ranks made; it leaves what it thinks of it in a file for this one.
+// Rank 0's process has the results of all ranks; it leaves its judgement in a file for this one.
 TEST_CASE("processes with a device each compute what threads with a device each do, to the bit", "[parity][nccl]") {
   const test::NcclUnderTest nccl(ORRERY_NCCL_STAND_IN);
   test::RandomRunLimits limits;

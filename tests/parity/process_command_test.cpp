@@ -63,7 +63,7 @@ TEST_CASE("a killed process is named on standard error, in the log and by status
   CHECK(std::count(events.begin(), events.end(), "step") > 0);
 }
 
-// Of one process, of processes started here, and of one that others have started, whose partners do not come.
+// Runs one process, processes started here, and one that others have started, whose partners do not come.
 TEST_CASE("what fails before the first step stands in the log, once", "[processes]") {
   const test::TemporaryFolder folder;
   const test::TemporaryFolder saved;

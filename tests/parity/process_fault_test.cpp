@@ -23,7 +23,8 @@ using namespace orrery;
 
 namespace {
 
-/// 4 ranks, pipeline 2 x tensor 2, 8 microbatches, optimizer states in host memory: every kind of op.
+/// There are 4 ranks, pipeline 2 x tensor 2, with 8 microbatches, and optimizer states in host memory: every kind of
+/// op.
 PlannedRun four_ranks() {
   PlannedRun run = test::tiny_run(Mesh{{{Axis::pipeline, 2}, {Axis::tensor, 2}}}, 8);
   run.plan.offload_states = 8;
@@ -46,7 +47,8 @@ std::map<std::string, std::vector<OpId>> ops_by_kind(const Program& program, Ran
   return ops;
 }
 
-/// Seconds: of the limit that is to notice the fault; others are far off, so that a busy machine is no fault.
+/// Both are in seconds. The first limit must notice the fault; the others are far off, so that a busy machine is no
+/// fault.
 constexpr double timeout = 0.5, far_off = 30.0;
 
 struct Outcome {
@@ -77,8 +79,8 @@ Outcome run_with(const PlannedRun& run, const Program& program, const RunOptions
   return outcome;
 }
 
-/// A cell of the matrix: the culprit, its op and the last ops of everyone are named within the time.
-/// Seconds from the start of the processes to the end of the last.
+/// Checks a cell of the matrix: the culprit, its op and the last ops of everyone are named within the time. Returns the
+/// seconds from the start of the processes to the end of the last.
 double check_cell(const PlannedRun& run, const Program& program, const Fault& fault) {
   RunOptions options;
   options.steps = 2;
@@ -97,7 +99,7 @@ double check_cell(const PlannedRun& run, const Program& program, const Fault& fa
     case Fault::Kind::stopped: CHECK(failure.kind == RankFailure::Kind::silent); break;
     case Fault::Kind::stalls: CHECK(failure.kind == RankFailure::Kind::stalled); break;
   }
-  // "rank 2 ... in step 1, op 118 (..."; what a rank says itself has no step before it.
+  // The line is "rank 2 ... in step 1, op 118 (..."; a rank's own message has no step before it.
   const std::string first_line = outcome.text.substr(0, outcome.text.find('\n'));
   CHECK(first_line.find("rank " + std::to_string(index(fault.rank)) + " ") == 0);
   CHECK(first_line.find("op " + std::to_string(index(fault.op)) + " (") != std::string::npos);
@@ -107,7 +109,8 @@ double check_cell(const PlannedRun& run, const Program& program, const Fault& fa
     const std::string what = outcome.text.substr(line + 1, outcome.text.find('\n', line + 1) - line - 1);
     CHECK(what.find("; completed ") != std::string::npos);
   }
-  // Half a second at most to notice; the rest is for starting processes and running to the op on a busy machine.
+  // Half a second at most is needed to notice; the rest is for starting processes and running to the op on a busy
+  // machine.
   CHECK(outcome.seconds < 10.0);
   return outcome.seconds;
 }
@@ -124,7 +127,7 @@ TEST_CASE("a rank that is killed, stopped, leaves, throws or stalls at any kind 
     std::uint32_t r = 0;
     for (std::uint32_t turn = 0; turn < 2; ++turn) {
       for (const auto& [name, ops] : ops_by_kind(program, Rank{0})) {
-        // Every rank in its turn, an early op and a late one.
+        // Each rank has its turn, with an early op and a late one.
         const Rank rank{r++ % 4};
         const std::vector<OpId> here = ops_by_kind(program, rank).at(name);
         static_cast<void>(check_cell(run, program, {kind, rank, turn == 0 ? here.front() : here.back(), 1 + turn}));
@@ -157,8 +160,8 @@ TEST_CASE("a run of processes without a fault is none, whatever the lanes", "[pa
   CHECK(outcome.launched.status == 0);
 }
 
-// The whole matrix: half an hour for each way to fail, which is a section of its own (parity_processes "[kill-matrix]"
-// -c SIGSTOP). Prints its table, which docs/running.md keeps.
+// The whole matrix takes half an hour for each way to fail, which is a section of its own (parity_processes
+// "[kill-matrix]" -c SIGSTOP). The test prints its table, which docs/running.md keeps.
 TEST_CASE("the kill matrix: every rank, every op, every way to fail", "[.][kill-matrix][long]") {
   const PlannedRun run = four_ranks();
   const Program program = lower(run.model, run.workload, run.plan);

@@ -18,7 +18,7 @@
 
 using namespace orrery;
 
-// Rank 0's process has what all ranks made; it leaves it in a file for this one.
+// Rank 0's process has the results of all ranks; it leaves them in a file for this one.
 TEST_CASE("ranks as processes compute what ranks as threads do, to the bit", "[parity][processes]") {
   for (std::uint64_t seed = 4000; seed < 4005; ++seed) {
     const PlannedRun run = test::random_run(seed);
@@ -90,7 +90,7 @@ TEST_CASE("a file that is no record is refused", "[recorder]") {
   CHECK_THROWS_WITH(Recorder(folder.file("no/folder"), Rank{0}, 1), Catch::Contains("cannot make the record"));
 }
 
-// Two messages under way at once may differ in stream, or by less than 1024 in number.
+// Two messages that are under way at once may differ in stream, or in number by less than 1024.
 TEST_CASE("tags keep apart in MPI what may be under way at the same time", "[comm][mpi]") {
   for (const std::int64_t largest : {std::int64_t{0x7fffffff}, std::int64_t{0x0fffffff}}) {  // Open MPI's, MPICH's
     std::vector<int> tags;

@@ -107,7 +107,7 @@ TEST_CASE("a rank that stalls is named when the watchdog's time is over", "[pari
   const std::string error = error_of(run, program, options);
   CAPTURE(error);
   CHECK(error.find(" has waited 0.3 s for rank ") != std::string::npos);
-  // The stalled rank shows by its place: it stands in an op that its group waits for.
+  // The stalled rank shows by its place, because it stands in an op that its group waits for.
   const std::string where = options.concurrent_lanes ? "    lane tensor: " : "  rank 2: step 1, ";
   CHECK(error.find("\n" + where + "in op " + std::to_string(index(op)) + " (") != std::string::npos);
   CHECK(error.find(" over ranks 2 3") != std::string::npos);  // its tensor group

@@ -27,7 +27,7 @@ Outcome run_of(const PlannedRun& run, const Program& program, std::uint64_t seed
   Outcome outcome;
   RunOptions options;
   options.concurrent_lanes = concurrent_lanes;
-  options.poison = true;  // memory used too early or given back too early shows
+  options.poison = true;  // so that memory used too early or given back too early shows
   options.steps = 2;
   options.watchdog = Seconds::of(60);
   options.on_event = [&](const RunEvent& e) {

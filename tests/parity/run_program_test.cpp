@@ -16,7 +16,7 @@ using namespace orrery;
 
 namespace {
 
-/// What the Program says of one rank, op by op.
+/// What the Program says about one rank, op by op.
 struct Expected {
   std::size_t ops = 0;
   std::uint64_t peak = 0;
@@ -86,8 +86,8 @@ TEST_CASE("an executed step holds the Program's ops in list order, its peak byte
   }
 }
 
-// Rendezvous: a collective starts on all members when the last of them is
-// ready, and each ring step carries that instant on to the next peer.
+// A collective starts on all members when the last of them is ready (rendezvous), and each ring step carries that
+// instant on to the next peer.
 TEST_CASE("all members of an all-reduce state the same start", "[parity]") {
   for (std::uint64_t seed = 1; seed < 12; ++seed) {
     const PlannedRun run = test::random_run(seed);
@@ -95,7 +95,7 @@ TEST_CASE("all members of an all-reduce state the same start", "[parity]") {
     const Program program = lower(run.model, run.workload, run.plan);
     const auto data = synthetic_data(run.model.vocabulary, seed);
     const RunResult result = execute(program, run.model, run.workload, run.plan, *data, quick());
-    // k-th all-reduce on a group at one member is the k-th at every other.
+    // The k-th all-reduce on a group at one member is the k-th at every other.
     std::map<std::pair<std::uint32_t, std::vector<Rank>>, std::vector<std::vector<std::int64_t>>> starts;
     for (const RankTrace& rank : result.traces[0].ranks) {
       std::map<std::pair<std::uint32_t, std::vector<Rank>>, std::vector<std::int64_t>> own;
@@ -159,7 +159,7 @@ TEST_CASE("what scatter writes, gather reads back", "[parity]") {
         scatter(program, *e.buffers, what, tensors);
       }
     };
-    // The step must survive any weights that are not absurd; here only that it ends.
+    // The step must survive any weights that are not absurd; this tests only that it ends.
     CHECK_NOTHROW(execute(program, run.model, run.workload, run.plan, *data, options));
   }
 }
@@ -199,7 +199,7 @@ TEST_CASE("a long run keeps traces of evenly spread steps, and the times of all"
     if (e.trace != nullptr) all.push_back(*e.trace);
   };
   const RunResult result = execute(program, run.model, run.workload, run.plan, *data, options);
-  // 4 of 21 steps: 0 1 2 3, then by twos 0 2 4 6, by fours 0 4 8 12, by eights 0 8 16.
+  // The result has 4 of 21 steps: first 0 1 2 3, then by twos 0 2 4 6, by fours 0 4 8 12, by eights 0 8 16.
   CHECK(result.trace_stride == 8);
   REQUIRE(result.traces.size() == 3);
   for (std::size_t i = 0; i < 3; ++i) CHECK(result.traces[i] == all[8 * i]);

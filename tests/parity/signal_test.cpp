@@ -31,7 +31,7 @@ void wait_for_steps(const std::string& log) {
 
 }  // namespace
 
-// 128 + the signal, as of a process that it has killed; 1 for SIGINT (docs/running.md).
+// The status is 128 + the signal, as for a process that the signal has killed; for SIGINT it is 1 (docs/running.md).
 TEST_CASE("a signal ends a run after its step, with a checkpoint, and leaves no folder behind", "[processes][signal]") {
   const Case c = GENERATE(Case{false, SIGTERM, 143}, Case{false, SIGHUP, 129}, Case{true, SIGINT, 1},
                           Case{true, SIGTERM, 143}, Case{true, SIGTERM, 143, Case::To::group},
@@ -58,7 +58,7 @@ TEST_CASE("a signal ends a run after its step, with a checkpoint, and leaves no 
   CHECK(test::run(ORRERY_PROGRAM, "checkpoint " + folder.file("saved")).out.find(": whole, ") != std::string::npos);
 }
 
-// A rank that is stopped keeps the step from ending.
+// A stopped rank keeps the step from ending.
 TEST_CASE("a second signal ends a run of processes at once, and leaves no folder behind either",
           "[processes][signal]") {
   const test::TemporaryFolder folder;

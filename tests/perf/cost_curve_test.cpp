@@ -5,9 +5,9 @@
 
 #include "tests/perf/llama_step.hpp"
 
-// The table of docs/network.md, "Speed": what a step of Llama-3-405B costs to simulate from 8 to 131,072 GPUs.  Times
-// and memory are those of one machine, and perf_folding prints them; classes, events and the step itself are the same
-// on every machine, and are computed here again for the smaller sizes.
+// The table of docs/network-model.md, "Speed": the cost of simulating a step of Llama-3-405B on 8 to 131,072 GPUs. Times and
+// memory are those of one machine, and perf_folding prints them. Classes, events and the step itself are the same on
+// every machine, and are computed here again for the smaller sizes.
 
 using namespace orrery;
 
@@ -22,7 +22,7 @@ struct Row {
 };
 
 std::vector<Row> documented() {
-  std::ifstream file(std::string(ORRERY_SOURCE_DIR) + "/docs/network.md");
+  std::ifstream file(std::string(ORRERY_SOURCE_DIR) + "/docs/network-model.md");
   std::vector<Row> rows;
   bool inside = false;
   for (std::string line; std::getline(file, line);) {

@@ -11,10 +11,10 @@
 #include "planner/study/chart_svg.hpp"
 #include "tests/perf/llama_step.hpp"
 
-// What one step of Llama-3-405B costs to simulate over a shared fabric, from 8 GPUs to 131,072: time and memory over
-// GPUs where routes are symmetric, and over classes of ranks where hashed routes or stragglers part them.  Everything
-// is counted once the files are read: lowering, prices, classes, events, report.  CPU time of one thread; peak memory
-// is that of the process so far, so sizes rise.
+// The cost of simulating one step of Llama-3-405B over a shared fabric, on 8 to 131,072 GPUs. It shows time and memory
+// over GPUs where routes are symmetric, and over classes of ranks where hashed routes or stragglers part them.
+// Everything after reading the files counts: lowering, prices, classes, events, report. Times are CPU time of one
+// thread. Peak memory is that of the process so far, so sizes rise.
 //
 //   perf_folding [quick] [FILE.svg]
 

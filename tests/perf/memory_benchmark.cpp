@@ -22,7 +22,7 @@ namespace {
   std::exit(2);
 }
 
-/// A plan with all that `orrery estimate` looks at.
+/// A plan with everything that `orrery estimate` uses.
 struct Case {
   PlannedRun run;
   CalibrationChoice calibration;
@@ -54,14 +54,14 @@ Report judged(const Case& c) {
 /// GPT-3 175B on 128 A100: 16 stages, 384 microbatches.
 const std::filesystem::path gpt3 = ORRERY_SOURCE_DIR "/tests/perf/gpt3-175b-128-a100.toml";
 
-// All that `orrery estimate` does but starting and printing: files are read, the plan is lowered and priced, and its
-// processes' memory is played.
+// Everything that `orrery estimate` does except starting and printing: it reads files, lowers and prices the plan, and
+// plays its processes' memory.
 void whole_estimate(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(write_report(judged(read_case(gpt3))));
 }
 BENCHMARK(whole_estimate)->Unit(benchmark::kMillisecond);
 
-// What processes hold, of a plan that is lowered: the same one, and the shipped ones of most stages and layers.
+// The memory of processes, for a lowered plan: the same one, and the shipped ones with most stages and layers.
 void process_memory(benchmark::State& state) {
   const std::filesystem::path plans[] = {gpt3, ORRERY_SOURCE_DIR "/models/plan/llama-3-405b-16384-h100.toml",
                                          ORRERY_SOURCE_DIR "/models/plan/llama-3-70b-8-dgx-h100.toml"};
@@ -75,8 +75,8 @@ void process_memory(benchmark::State& state) {
 }
 BENCHMARK(process_memory)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 
-// What `orrery plan` does by default for Llama-3-405B on 16,384 H100: with the costs of training software and headroom
-// of memory; what may be among them judged by their processes' memory.
+// The default work of `orrery plan` for Llama-3-405B on 16,384 H100: with the costs of training software and headroom
+// of memory. Possible results are judged by their processes' memory.
 void default_search(benchmark::State& state) {
   Diagnostics wrong;
   const Library library(ORRERY_SOURCE_DIR "/models");

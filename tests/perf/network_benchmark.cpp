@@ -10,12 +10,10 @@
 #include "sim/net/messages.hpp"
 #include "tests/support/net/traffic.hpp"
 
-// Flows per second of one core, beside SimGrid in the same run where it was
-// found, and how far apart their times are.  Where the next message of irregular
-// traffic waits for the last, a difference of rounding grows from message to
-// message, so there the first messages of each host are compared.  SimGrid runs
-// with its lazy updates where these are right (see SimgridUpdate).  CPU time; the
-// best of three, for SimGrid of one.
+// Flows per second of one core, beside SimGrid in the same run where it was found, and the distance between their
+// times. In irregular traffic the next message waits for the last, so a difference of rounding grows from message to
+// message; there only the first messages of each host are compared. SimGrid runs with its lazy updates where these are
+// right (see SimgridUpdate). Times are CPU time: the best of three, for SimGrid of one.
 //
 // Then flows over ever larger fabrics.
 //
@@ -48,7 +46,7 @@ std::vector<Case> cases(bool quick) {
 
 double cpu_now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-/// Before differences of rounding have grown.
+/// Later messages differ by the growth of rounding.
 constexpr std::size_t messages_compared = 4;
 
 double difference_of_first(Times a, Times b) {

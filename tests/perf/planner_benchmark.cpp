@@ -73,7 +73,7 @@ std::vector<Plan> random_plans(const Case& c, std::size_t count) {
   return plans;
 }
 
-// What a search pays for a plan whose choices it has not met before, on the scale of most users.
+// The cost of a plan whose choices the search has not met before, on the scale of most users.
 void plans_lowered_and_estimated(benchmark::State& state) {
   const Case c("llama-3-70b", 64, 128);
   const std::vector<Plan> plans = random_plans(c, 300);
@@ -89,7 +89,7 @@ void plans_lowered_and_estimated(benchmark::State& state) {
 }
 BENCHMARK(plans_lowered_and_estimated)->Unit(benchmark::kMillisecond);
 
-// Lowered and estimated with the full breakdown: the best plans of a search.
+// Lowering and estimating with the full breakdown, as for the best plans of a search.
 void plans_estimated(benchmark::State& state) {
   const Case& c = llama();
   const SearchResult best = search(c.model, c.workload, c.cluster, c.calibration, basic_options(16));
@@ -119,7 +119,7 @@ void whole_search(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(search(c.model, c.workload, c.cluster, c.calibration, options));
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
-  // Of the process so far: every benchmark before this one included.
+  // The peak is that of the process so far, with every earlier benchmark.
   state.counters["peak_bytes"] = static_cast<double>(used.ru_maxrss) * 1024.0;
   state.SetLabel(options.simulate ? "with the best 5 simulated" : "estimates only");
 }

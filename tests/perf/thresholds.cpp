@@ -90,7 +90,7 @@ std::vector<Verdict> judge(const std::vector<Threshold>& thresholds, const std::
         auto value = best(output, t.benchmark, t.figure, t.side);
         if (value && t.by_yardstick) {
           const auto unit = best(output, "yardstick", "cpu_time", Threshold::Side::most);
-          // A rate times seconds, or seconds over seconds: both are pure numbers.
+          // The figure is a rate times seconds, or seconds over seconds; both are pure numbers.
           if (!unit) value.reset();
           if (unit) *value = t.side == Threshold::Side::least ? *value * *unit : *value / *unit;
         }

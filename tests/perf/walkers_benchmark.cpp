@@ -144,7 +144,7 @@ void shared_steps(benchmark::State& state) {
   for (auto _ : state) last = perf::play(step, PathRule::rail_local);
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
-  // Of the process so far: every benchmark before this one included.
+  // The peak is that of the process so far, with every earlier benchmark.
   state.counters["peak_bytes"] = static_cast<double>(used.ru_maxrss) * 1024.0;
   state.SetLabel(std::to_string(last.rank_classes) + " classes, " + std::to_string(last.events) + " events");
 }

@@ -8,9 +8,8 @@
 
 namespace {
 
-// A fixed piece of integer work with branches and a cache's worth of memory,
-// that no work on the library changes: how fast this core is.  Figures recorded on one machine
-// are compared with another's in runs of it.  Changing it makes every recorded
+// A fixed piece of integer work with branches and a cache's worth of memory, which tells how fast this core is. No work
+// on the library changes it. Figures of different machines are compared in runs of it. Changing it makes every recorded
 // figure meaningless.
 void yardstick(benchmark::State& state) {
   std::vector<std::uint64_t> numbers(std::size_t{1} << 15);

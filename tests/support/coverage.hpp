@@ -8,7 +8,7 @@
 
 namespace orrery::test {
 
-/// Whether the tests labelled long run: all cases then, else samples of them.
+/// Whether the tests labelled long run: then all cases are tested, otherwise samples of them.
 inline bool long_tests() { return std::getenv("ORRERY_LONG_TESTS") != nullptr; }
 
 /// Chooses among random cases those that show something new.  A case has kinds; it is taken while one of them was seen
@@ -27,7 +27,7 @@ class Coverage {
     return taken;
   }
 
-  /// Every kind was seen often enough, but for so many that cannot be.
+  /// Every kind was seen often enough, except for `impossible` kinds.
   void check(int impossible = 0) const {
     int never = 0;
     for (const auto& [kind, count] : seen_) {

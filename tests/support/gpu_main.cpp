@@ -1,6 +1,5 @@
-// The main program of tests that need a GPU: PROGRAM MODULE [arguments of
-// Catch].  Exit status 77, with the reason, where there is none: skipped, which
-// is not passed.
+// The main program of tests that need a GPU: PROGRAM MODULE [arguments of Catch]. The exit status is 77, with the
+// reason, where there is no GPU: skipped, which does not count as passed.
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 

@@ -48,7 +48,7 @@ class MemoryInput final : public InputFile {
 
 void start_again(MemoryDisk::Node& node, MemoryDisk::Survives survives) {
   if (survives == MemoryDisk::Survives::all) {
-    // What a page cache held is written in the end.
+    // The contents of a page cache are finally written.
     node.kept = node.now;
     node.kept_names = node.names;
   } else {

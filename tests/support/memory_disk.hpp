@@ -12,7 +12,7 @@
 
 namespace orrery::test {
 
-/// The machine stops.  No Error: nobody may catch it and clean up.
+/// Thrown where the machine stops. It is no Error, because no code may catch it and clean up.
 struct PowerCut {};
 
 /// A file system in memory that knows what is on the disk: contents after sync,
@@ -22,7 +22,7 @@ class MemoryDisk final : public FileSystem {
   /// What a stopped machine finds when it starts again.
   enum class Survives : std::uint8_t {
     all,    ///< only the program died
-    names,  ///< names that were never synced, but of contents only what was
+    names,  ///< names that were never synced, but only synced contents
     what_was_synced
   };
   enum class Failure : std::uint8_t { power, full };
@@ -35,11 +35,11 @@ class MemoryDisk final : public FileSystem {
   void remove_folder(const std::filesystem::path&) override;
   std::vector<std::string> list(const std::filesystem::path&) override;
 
-  /// Call number `at` from now on (0: the next that writes) fails: with the power in the middle of it, and all that
-  /// come after it; a full disk fails every call that takes room until `clear`.
+  /// Makes call number `at` from now on (0: the next that writes) fail. A power cut comes in the middle of it, and all
+  /// later calls fail; a full disk fails every call that takes room until `clear`.
   void fail(Failure, std::uint64_t at);
   void clear() { failure_.reset(); }
-  /// Calls so far that change something.
+  /// Number of calls so far that change something.
   [[nodiscard]] std::uint64_t calls() const { return calls_; }
   /// Starts the machine again.
   void restart(Survives);
@@ -56,7 +56,7 @@ class MemoryDisk final : public FileSystem {
 
  private:
   friend class MemoryOutput;
-  /// Counts a call; whether it must stop in the middle of its work.
+  /// Counts a call; returns whether it must stop in the middle of its work.
   [[nodiscard]] bool stops(bool takes_room);
   [[nodiscard]] std::shared_ptr<Node> find(const std::filesystem::path&) const;
   void remove(Node&);

@@ -18,7 +18,7 @@
 
 namespace orrery::test {
 
-/// The stand-in for NCCL, whose ranks meet in a folder of their own; the test fails where its rules were broken.
+/// The stand-in for NCCL, whose ranks meet in a folder of their own. The test fails where its rules were broken.
 class NcclUnderTest {
  public:
   explicit NcclUnderTest(const std::string& library) {
@@ -33,7 +33,7 @@ class NcclUnderTest {
   NcclUnderTest(const NcclUnderTest&) = delete;
   NcclUnderTest& operator=(const NcclUnderTest&) = delete;
   ~NcclUnderTest() { CHECK(broken_rules() == 0); }
-  /// Calls of this process that NCCL forbids, its results ignored or not.
+  /// Number of calls of this process that NCCL forbids, whether or not their results are ignored.
   [[nodiscard]] int broken_rules() const { return broken_rules_() - broken_before_; }
   NcclCalls calls;
 

@@ -29,7 +29,7 @@ PlannedRun subject(ModelSpec model, Precision precision, OptimizerKind kind) {
 }  // namespace
 
 std::vector<PlannedRun> subjects() {
-  // The vocabulary is a multiple of no axis, so that tables are padded; the rest is of nearly all.
+  // The vocabulary is a multiple of no axis, so that tables are padded; the other sizes are multiples of nearly all.
   Size size;
   size.layers = 8;
   size.hidden = 24;
@@ -43,10 +43,10 @@ std::vector<PlannedRun> subjects() {
     return llama ? tiny_llama(size) : tiny_gpt(size);
   };
   std::vector<PlannedRun> list;
-  // Tied, masters, moments in f8 and f16 with scales.
+  // These are tied, with masters, and moments in f8 and f16 with scales.
   list.push_back(subject(decoder(false, true), Precision::bf16, OptimizerKind::adam));
   list.back().workload.moment_dtype = DType::f8;
-  // Untied, gradients that chunks can take over.
+  // These are untied, with gradients that chunks can take over.
   list.push_back(subject(decoder(true, false), Precision::fp32, OptimizerKind::lamb));
   list.push_back(subject(decoder(true, true), Precision::bf16, OptimizerKind::adam));
   list.back().workload.gradient_dtype = DType::bf16;
@@ -63,7 +63,7 @@ std::vector<PlannedRun> subjects() {
   list.push_back(subject(decoder(true, true), Precision::fp64, OptimizerKind::lars));
   list.back().workload.optimizer.momentum = 0.9;
   list.back().workload.optimizer.trust_coefficient = 0.02;
-  // Experts, with factored moments and with whole ones.
+  // These have experts, with factored moments and with whole ones.
   for (const bool factored : {true, false}) {
     list.push_back(subject(decoder(true, true), factored ? Precision::fp64 : Precision::bf16,
                            factored ? OptimizerKind::adafactor : OptimizerKind::adam));

@@ -12,8 +12,8 @@ namespace orrery::test {
 /// moments of every type, factored ones, loss scales), tied tables, experts, prediction modules.
 [[nodiscard]] std::vector<PlannedRun> subjects();
 
-/// The subject under a plan drawn at random of up to `max_ranks` (8 or more), resolved and checked; empty where
-/// the plan drawn does not suit it.
+/// The subject under a random plan of up to `max_ranks` (8 or more), resolved and checked; empty where the drawn plan
+/// does not suit it.
 [[nodiscard]] std::optional<PlannedRun> under_plan(const PlannedRun& subject, std::uint64_t seed,
                                                    std::uint32_t max_ranks);
 

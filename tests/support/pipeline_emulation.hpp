@@ -24,11 +24,10 @@ struct Emulated {
   std::vector<std::int64_t> peak_with_weights;  ///< the same up to their weight gradients
 };
 
-/// Runs compute orders in exact integers, knowing nothing of lowering: every
-/// rank works through its list; an action starts when the rank is free and what
-/// it needs is there.  Forward needs the stage below, backward its own forward
-/// and the stage above, weight its own backward; between ranks a message comes
-/// `message` later, beside compute.  Every stage costs the same.
+/// Runs compute orders in exact integers, without using lowering. Every rank works through its list; an action starts
+/// when the rank is free and its inputs are there. Forward needs the stage below, backward its own forward and the
+/// stage above, weight its own backward. Between ranks a message comes `message` later, beside compute. Every stage
+/// costs the same.
 inline Emulated emulate(const lowering::Orders& orders, const StageMap& map, std::uint32_t microbatches,
                         const StageCosts& costs) {
   using lowering::Action;
@@ -38,7 +37,7 @@ inline Emulated emulate(const lowering::Orders& orders, const StageMap& map, std
   const auto at = [&](std::uint32_t stage, std::uint32_t m) { return std::size_t{stage} * microbatches + m; };
   std::vector<std::size_t> next(orders.size());
   std::vector<std::int64_t> free(orders.size()), first(orders.size(), -1), busy(orders.size());
-  // When what the action needs is there; empty: not yet known.
+  // When the action's inputs are there; empty where that is not yet known.
   const auto ready = [&](std::uint32_t rank, const Action& a) -> std::optional<std::int64_t> {
     const std::uint32_t stage = map.stage(rank, a.chunk);
     std::int64_t when = 0;

@@ -10,7 +10,7 @@
 
 namespace orrery::test {
 
-/// What a run of the built program left behind.
+/// The results of a run of the built program.
 struct Ran {
   int status = -1;
   std::string out;
@@ -45,8 +45,7 @@ inline std::string contents(const std::string& file) {
 
 inline void write(const std::string& file, const std::string& text) { std::ofstream(file, std::ios::binary) << text; }
 
-/// Runs `program arguments` in a shell, with a home of its own so that no
-/// calibration of this machine is found.
+/// Runs `program arguments` in a shell, with a home of its own, so that it finds no calibration of this machine.
 inline Ran run(const std::string& program, const std::string& arguments) {
   const TemporaryFolder folder;
   const std::string command = "XDG_DATA_HOME=" + folder.file("home") + " " + program + " " + arguments + " >" +

@@ -11,7 +11,7 @@ namespace {
 
 Link link_of(LinkKind kind, double bandwidth) { return {kind, Bandwidth::of(bandwidth), Seconds::of(1e-6)}; }
 
-/// One more level whenever the ends below do not fit; `up` switches above each.
+/// Adds one more level whenever the ends below do not fit, with `up` switches above each.
 TreeNetwork tree(std::uint32_t ends, std::uint32_t down, std::uint32_t up, bool rails) {
   TreeNetwork out;
   out.rails = rails;

@@ -57,7 +57,7 @@ Mesh random_mesh(Draw& draw, std::uint32_t max_ranks, bool all_cut) {
   return Mesh{axes};
 }
 
-/// One run in six has its tensor parallelism on a grid.
+/// Puts the tensor parallelism of one run in six on a grid.
 bool random_grid(Draw& draw, Plan& plan, const RandomRunLimits& limits) {
   const bool wanted = limits.tensor ? *limits.tensor != TensorAlgorithm::one_d : draw.once_in(6) && !limits.plain;
   if (!wanted || limits.max_ranks < 4) return false;
@@ -161,7 +161,7 @@ void random_optimizer(Draw& draw, Workload& w) {
   s.warmup_steps = draw.in(0, 3);
   s.total_steps = s.kind == ScheduleKind::constant ? 0 : draw.in(5, 12);
   s.minimum_ratio = s.kind == ScheduleKind::constant ? 0.0 : draw.of({0.0, 0.1});
-  // The norm of a tiny model's gradient is of the order of 1: one bound bites, the other does not.
+  // The norm of a tiny model's gradient is of the order of 1, so one bound takes effect and the other does not.
   if (draw.once_in(2)) w.clip_norm = draw.of({0.05, 1e6});
 }
 
@@ -187,7 +187,7 @@ void add_context(Draw& draw, PlannedRun& run, const RandomRunLimits& limits, boo
   const bool zigzag = deals && is_causal(run.model) && draw.once_in(2);
   const std::uint64_t tensor = p.mesh.size(Axis::tensor);
   const std::uint64_t parts = std::lcm(zigzag ? 2UL : 1UL, p.sequence_parallel ? tensor : 1UL);
-  // Of five axes experts come where replicas are left out.
+  // With five axes, experts come where replicas are left out.
   const std::uint32_t room = limits.max_ranks / (limits.five_axes && p.mesh.size(Axis::replica) == 1 ? 2 : 1);
   while (wanted && context > 2 && (p.mesh.size() * context > room || context * parts > 16)) --context;
   const std::uint64_t unit = context * parts;
@@ -254,8 +254,8 @@ void add_mixture(Draw& draw, PlannedRun& run, const RandomRunLimits& limits, boo
   if (r.group == w.sequence_length && draw.once_in(2)) r.group = 0;
   if (draw.once_in(3)) r.capacity = draw.of({0.5, 1.0, 1.25});
   if (draw.once_in(2)) r.auxiliary_loss = draw.of({0.01, 1.0});
-  // By the scores, where rounding does not change who is chosen; no draw here and below, so that the others stay as
-  // they are.
+  // Routing is by the scores where rounding does not change the choice. There is no draw here and below, so that the
+  // others stay as they are.
   if (w.precision == Precision::fp64 && w.seed % 4 == 1) {
     r.kind = Routing::Kind::learned;
     r.exponent = 0.0;
@@ -282,7 +282,7 @@ void add_mixture(Draw& draw, PlannedRun& run, const RandomRunLimits& limits, boo
   p.placement.clear();
 }
 
-/// Modules that predict further ahead, and a plan that trains them.
+/// Adds modules that predict further ahead, and a plan that trains them.
 void add_predictions(Draw& draw, PlannedRun& run) {
   run.model.prediction_modules = draw.in(1, 2);
   if (draw.once_in(2)) run.workload.prediction_loss_weight = draw.of({0.1, 1.5});
@@ -300,7 +300,7 @@ ScheduleName random_schedule(Draw& draw, const RandomRunLimits& limits) {
   return drawn;
 }
 
-/// Any order that runs: some rank does something that it can, again and again.
+/// Makes any order that runs: again and again, some rank does something that it can.
 void add_order(Draw& draw, Plan& plan, std::uint32_t microbatches) {
   using Kind = OrderedAction::Kind;
   plan.order_placement = plan.chunks > 1 && plan.mesh.size(Axis::pipeline) > 1
@@ -344,7 +344,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   p.name = fmt::format("random-{}", seed);
   const bool grid = (!limits.architectures || limits.tensor) && !limits.five_axes && !limits.double_ring &&
                     random_grid(draw, p, limits);
-  // Of five axes one of the last three is left out; two of them take 4 ranks at least.
+  // With five axes one of the last three is left out; two of them take at least 4 ranks.
   const std::uint64_t left_out = limits.five_axes ? draw.in(1, 3) : 0;
   const std::uint32_t room = limits.five_axes ? 4 : limits.double_ring ? 6 : 1;  // of the axes that come on top
   if (!grid) p.mesh = random_mesh(draw, limits.max_ranks / room, limits.five_axes);
@@ -365,7 +365,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   const Precision precision =
       draw.of({Precision::fp64, Precision::fp64, Precision::fp32, Precision::bf16, Precision::fp16});
   w.precision = limits.precision.value_or(precision);
-  // Some of those in bf16 have their products in fp8; no draw, so that the others stay as they are.
+  // Some runs in bf16 have their products in fp8; there is no draw, so that the others stay as they are.
   if (w.precision == Precision::bf16 && !limits.precision && seed % 3 == 0) w.precision = Precision::fp8;
   const bool half = weight_dtype(w) != state_dtype(w);
   if (draw.once_in(4) && half) w.gradient_dtype = weight_dtype(w);
@@ -379,7 +379,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   }
 
   p.sequence_parallel = !grid && tensor > 1 && draw.once_in(2);
-  // 2 .. : a cut sequence has equal parts; an uncut one may have any length.
+  // The range is 2 .. : a cut sequence has equal parts; an uncut one may have any length.
   w.sequence_length = p.sequence_parallel ? tensor * draw.in((4 + tensor - 1) / tensor, 16 / tensor) : draw.in(4, 16);
   p.microbatch_size = draw.small(1, 2);
   const std::uint64_t microbatches = rules.whole_rounds       ? stages * draw.in(1, 3)

@@ -9,7 +9,7 @@
 
 namespace orrery::test {
 
-/// What random_run may draw, of up to 64 ranks.  Unset choices are drawn over everything covered.
+/// Limits of what random_run may draw, for up to 64 ranks. Unset choices are drawn over everything covered.
 struct RandomRunLimits {
   std::uint32_t max_ranks = 16;
   std::optional<Precision> precision;
@@ -20,9 +20,9 @@ struct RandomRunLimits {
   bool dropout = true;                    ///< may have dropout
   bool placement = true;                  ///< may have a placement other than the identity
   bool mixture = true;                    ///< may have layers of experts
-  std::optional<std::uint32_t> expert;    ///< ranks that share experts, beyond max_ranks; all plans then have some
-                                          ///< (of `architectures` those with latent attention), and recorded routing
-                                          ///< too, whose table is no file
+  std::optional<std::uint32_t> expert;    ///< ranks that share experts, beyond max_ranks. All plans then have some
+                                          ///< (among `architectures` those with latent attention), and also recorded
+                                          ///< routing, whose table is no file
   bool double_ring = false;               ///< has a double ring, where 4 ranks more fit
   bool five_axes = false;                 ///< pipeline, data, tensor and two of replica, context and expert, each cut;
                                           ///< needs 32 ranks
@@ -53,7 +53,7 @@ struct RandomRunLimits {
 [[nodiscard]] std::vector<std::uint32_t> stages_on(const Plan&, std::uint32_t rank);
 [[nodiscard]] std::uint32_t layers_on(const Plan&, std::uint32_t rank);
 [[nodiscard]] std::uint32_t mixtures_on(const PlannedRun&, std::uint32_t rank);  ///< of which are mixtures
-/// Whether a layer's activations are made again, all or the attention core's, and how many layers of a rank that are.
+/// Whether a layer's activations are computed again, all or the attention core's, and for how many layers of a rank.
 [[nodiscard]] bool recomputes(const Plan&, std::uint32_t layer);
 [[nodiscard]] std::uint32_t recomputed_on(const Plan&, std::uint32_t rank);
 

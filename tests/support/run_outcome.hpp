@@ -8,7 +8,7 @@
 
 namespace orrery::test {
 
-/// What a run made of a Program, whatever its ranks were.
+/// The results of a run of a Program, whatever its ranks were.
 struct RunOutcome {
   RunResult result;
   GlobalTensors weights, masters;
@@ -27,7 +27,7 @@ inline RunOutcome outcome_of(const Program& program, RunOptions options,
   return outcome;
 }
 
-/// What is not the same to the bit: losses, weights, traffic, peaks.  Empty when all is.
+/// What differs in any bit: losses, weights, traffic, peaks. Empty when everything is equal.
 inline std::string difference(const RunOutcome& a, const RunOutcome& b) {
   if (a.result.losses != b.result.losses) return "losses differ";
   if (a.weights.empty() || a.weights != b.weights) return "weights differ";

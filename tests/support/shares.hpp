@@ -17,13 +17,13 @@ namespace orrery::test {
   return false;
 }
 
-/// Ranks among which ZeRO shares out a segment: data x context, and of all but experts x expert.
+/// Ranks among which ZeRO shards a segment: data x context, and x expert for all segments but experts.
 [[nodiscard]] inline std::uint64_t shares(const Mesh& mesh, const ParameterTable& table, const ParameterSegment& s) {
   const std::uint64_t all = std::uint64_t{mesh.size(Axis::data)} * mesh.size(Axis::context);
   return of_experts(table, s) ? all : all * mesh.size(Axis::expert);
 }
 
-/// Elements of a table that one of them holds; without ZeRO all.
+/// Elements of a table that one of them holds; all without ZeRO.
 [[nodiscard]] inline std::uint64_t share_of(const Mesh& mesh, const ParameterTable& table, bool zero) {
   std::uint64_t n = 0;
   for (const ParameterSegment& s : table.segments) n += zero ? s.count / shares(mesh, table, s) : s.count;

@@ -10,9 +10,8 @@
 
 namespace orrery::test {
 
-/// Sends a signal to a rank's process of a run with `--records folder`, as soon
-/// as its record there says that it is in its second step.  Waits for that for a
-/// minute.
+/// Sends a signal to a rank's process of a run with `--records folder`, as soon as its record there says that it is in
+/// its second step. Waits up to a minute for that.
 inline void signal_rank(const std::filesystem::path& folder, Rank rank, int signal) {
   for (int i = 0; i < 3000; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -25,7 +24,7 @@ inline void signal_rank(const std::filesystem::path& folder, Rank rank, int sign
         kill(r.process, signal);
         return;
       } catch (const Error&) {
-        // Not all of it is there yet.
+        // Not all of the record is there yet.
       }
     }
   }

@@ -48,14 +48,14 @@ class SignalledRun {
     for (pid_t child = 0; in >> child;) all.push_back(child);
     return all;
   }
-  /// Exit status, 128 + the signal that ended it; -1 where it goes on for half a minute.
+  /// Returns the exit status, 128 + the signal that ended it, or -1 where it goes on for half a minute.
   int wait() {
     int state = 0;
     if (!eventually([&] { return waitpid(process_, &state, WNOHANG) == process_; })) return -1;
     process_ = -1;
     return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
   }
-  /// How many names there are among its temporary files.
+  /// Number of names among its temporary files.
   [[nodiscard]] std::ptrdiff_t left_behind() const {
     const std::filesystem::directory_iterator all(temporary());
     return std::distance(begin(all), end(all));
@@ -64,7 +64,7 @@ class SignalledRun {
   [[nodiscard]] std::string err() const { return contents(folder_.file("err")); }
   [[nodiscard]] std::string file(const std::string& name) const { return folder_.file(name); }
 
-  /// Whether something comes true within half a minute.
+  /// Whether the condition becomes true within half a minute.
   static bool eventually(const std::function<bool()>& true_by_now) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (!true_by_now()) {

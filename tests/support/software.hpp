@@ -7,7 +7,8 @@
 
 namespace orrery::test {
 
-/// Every cost of software away from neutral: factors from a half to three, terms as long as the kernels of tiny models.
+/// Sets every cost of software away from neutral: factors from a half to three, and terms as long as the kernels of
+/// tiny models.
 inline SoftwareCosts random_software(std::uint64_t seed) {
   SoftwareCosts out;
   for (std::size_t i = 0; i < software_cost_count; ++i) {

@@ -11,7 +11,7 @@
 
 namespace orrery::test {
 
-/// What a program showed on a terminal of its own.
+/// The output of a program on a terminal of its own.
 struct Shown {
   int status = -1;  ///< 128 + the signal that ended it
   std::string text;

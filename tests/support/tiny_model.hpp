@@ -7,7 +7,7 @@
 
 namespace orrery::test {
 
-/// Sizes of a model made for a test.  What is left 0 follows from the rest.
+/// Sizes of a model made for a test. Sizes that are 0 follow from the rest.
 struct Size {
   std::uint64_t layers = 2;
   std::uint64_t hidden = 16;

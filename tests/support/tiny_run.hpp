@@ -6,7 +6,7 @@
 
 namespace orrery::test {
 
-/// A tiny GPT in fp32, of a layer for each of the stages, on a mesh; each stage reduces its gradients as one.
+/// A tiny GPT in fp32, with a layer for each of the stages, on a mesh; each stage reduces its gradients as one.
 inline PlannedRun tiny_run(Mesh mesh, std::uint32_t batch) {
   PlannedRun run;
   run.model.name = "tiny";

@@ -48,7 +48,7 @@ inline std::map<std::string, GlobalTensors> gathered(const Program& program, con
   return all;
 }
 
-/// A run that is trained, saved, and trained on.
+/// A run that is trained, saved, and then trained further.
 struct Training {
   PlannedRun run;
   Program program;
@@ -57,7 +57,7 @@ struct Training {
   explicit Training(const PlannedRun& r)
       : run(r), program(lower(r.model, r.workload, r.plan)), data(data_of(r.model, r.workload)) {}
 
-  /// Trains `steps` from `first` on; `at` is called after setup (0) and each of them.
+  /// Trains `steps` from `first` on; `at` is called after setup (0) and after each step.
   std::vector<double> train(std::uint64_t first, std::uint64_t steps, const std::function<void(const RunEvent&)>& at,
                             bool lanes = false) const {
     RunOptions options;

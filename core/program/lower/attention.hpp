@@ -35,7 +35,7 @@ struct HeadShape {
 [[nodiscard]] HeadShape local_heads(const State&);  ///< of a layer's packed projections
 [[nodiscard]] Kernel attention_kernel(const State&, const HeadShape&, KernelKind, Pass);
 
-/// The same where keys are brought to the rank's queries: with attention dropout, where the workload has some.
+/// The same kernel where keys are brought to the rank's queries, with attention dropout where the workload has some.
 [[nodiscard]] Kernel brought_kernel(const State&, KernelKind, Pass);
 
 /// Packed projections as a tensor [position, sequence, key-value head, group width].
@@ -43,7 +43,7 @@ struct HeadShape {
 /// Keys, each with its value, of this rank's heads: [position, sequence, key-value head, key and value].
 [[nodiscard]] Shard pair_shard(const State&, Rows);
 [[nodiscard]] std::uint64_t pair_width(const State&);  ///< of one token
-/// A buffer of the layer and microbatch without a place in a global tensor.
+/// A buffer of the layer and microbatch that has no place in a global tensor.
 BufferId layer_buffer(State&, std::string name, Role, DType, std::uint64_t count);
 
 /// Every rank holds all keys of its heads: the whole sequence on one rank.

@@ -42,10 +42,9 @@ class AllGather : public AttentionCore {
  private:
   [[nodiscard]] Kernel kernel(KernelKind kind, Pass pass) const { return attention_kernel(s_, shape_, kind, pass); }
 
-  /// Pairs of query and key: positions p = 0 .. s-1 see p + 1 keys each, so the
-  /// mean over c ranks is s (s + 1) / 2c.  Zigzag gives every rank just that;
-  /// of contiguous parts of n = s / c the last sees n (s - n) + n (n + 1) / 2.
-  /// Without a mask every rank sees n s.
+  /// Pairs of query and key: positions p = 0 .. s-1 see p + 1 keys each, so the mean over c ranks is s (s + 1) / 2c.
+  /// Zigzag gives every rank exactly that. With contiguous parts of n = s / c, the last rank sees n (s - n) + n (n + 1)
+  /// / 2. Without a mask every rank sees n s.
   [[nodiscard]] Kernel part(KernelKind kind, Pass pass) const {
     Kernel k = brought_kernel(s_, kind, pass);
     const std::uint64_t s = s_.workload.sequence_length, n = s_.positions;

@@ -21,7 +21,7 @@ Kernel attention_kernel(const State& s, const HeadShape& shape, KernelKind kind,
 Shard qkv_shard(const State& s, Rows rows, const AxisList& heads) {
   const ModelSpec& m = s.model;
   const std::uint64_t group_width = (m.heads / m.kv_heads + 1) * key_width(m) + value_width(m);
-  // The cut along kv groups tells kernels which global heads they hold.
+  // The cut along kv groups tells kernels which global heads this rank holds.
   return {position_dim(s, rows),
           wide_sequences(s),
           {m.kv_heads, m.kv_heads, heads, false},

@@ -6,15 +6,13 @@ namespace {
 /// Keys and values go around the ring of ranks while each rank's queries meet
 /// those that are there; parts of the context are merged by their log-sum-exp.
 ///
-/// Buffers take turns: while attention reads one, the next keys arrive in
-/// another.  Backward, the gradients of keys and values go around behind them.
-/// A rank's own keys come last there: so the first gradients start one place
-/// on, and are home after a pass less than there are ranks.
+/// Buffers take turns: while attention reads one, the next keys arrive in another. In the backward pass, the gradients
+/// of keys and values go around behind them. A rank's own keys come last there, so the first gradients start one place
+/// on, and are home after one pass less than there are ranks.
 ///
-/// A double ring is a ring of rings: keys go around an inner ring of w
-/// consecutive ranks, then on to the same place of the next one, and backward
-/// the sums that an inner ring has made go on in the same way.  So only c / w - 1
-/// passes leave the inner rings, beside what runs inside.
+/// A double ring is a ring of rings: keys go around an inner ring of w consecutive ranks, then on to the same place of
+/// the next ring. In the backward pass the sums that an inner ring has made go on in the same way. So only c / w - 1
+/// passes leave the inner rings, beside the passes inside.
 class Ring : public AttentionCore {
  public:
   explicit Ring(State& s)
@@ -36,10 +34,10 @@ class Ring : public AttentionCore {
     part_lse_ = layer_buffer(s, "lse.part", Role::workspace, s.state, s.heads * s.tokens);
     // 16-bit contexts are merged in the state type.
     if (s.act != s.state) sum_ = layer_buffer(s, "context.sum", Role::workspace, s.state, context);
-    // Of their own, so that a lost pass does not find what recomputation left.
+    // These buffers are separate ones, so that a lost pass does not find what recomputation left.
     again_[0] = placed("keys_values.again", s.act);
     inner_[0] = placed("keys_values.again.next", s.act);
-    inner_[1] = again_[0];  // overwritten where there is one ring: the own keys can be packed once more
+    inner_[1] = again_[0];  // overwritten where there is one ring, because the own keys can be packed once more
     dq_ = layer_buffer(s, "attention.dq", Role::workspace, s.state, s.tokens * s.heads * key_width(s.model));
     dkv_[0] = placed("keys_values.gradient", s.state);
     dkv_[1] = placed("keys_values.gradient.next", s.state);
@@ -95,7 +93,7 @@ class Ring : public AttentionCore {
   void pack_again(BlockBuilder& b, const AttentionOperands& o, BufferId to) {
     b.compute(kernel(KernelKind::pack_keys_values, Pass::input_gradient), {read(o.qkv), write(to)});
   }
-  /// To the next rank of the inner ring, and to the same place of the next ring.
+  /// Passes keys to the next rank of the inner ring, and to the same place of the next ring.
   void inside(BlockBuilder& b, BufferId from, BufferId to) {
     b.pass_on(s_.context_group, 1, rings_ == 1 ? 0 : width_, {read(from), write(to)});
   }
@@ -107,8 +105,8 @@ class Ring : public AttentionCore {
               {read(part), update(sum)});
   }
 
-  /// The keys that stand `ring` rings back meet the queries of this one, and
-  /// then the sums go on, to be home when the own ring's part is added.
+  /// The keys from `ring` rings back meet the queries of this ring. Then the sums go on, and are home when the own
+  /// ring's part is added.
   BufferId backward_onwards(BlockBuilder& b, const AttentionOperands& o) {
     onwards(b, again_[0], again_[1]);
     BufferId sum{};
@@ -130,7 +128,8 @@ class Ring : public AttentionCore {
     return sum;
   }
 
-  /// The keys and values in `keys` go around the inner ring; their gradients from all of its ranks, at home.
+  /// The keys and values in `keys` go around the inner ring. Their gradients, summed over all of its ranks, end at
+  /// home.
   template <class AfterPass>
   BufferId backward_inside(BlockBuilder& b, const AttentionOperands& o, std::uint32_t ring, BufferId keys,
                            AfterPass after_pass) {
@@ -163,12 +162,10 @@ class Ring : public AttentionCore {
     return dkv_[at];
   }
 
-  /// Pairs of query and key with the keys of the rank `place` places back in the
-  /// ring that stands `ring` rings back, n = s / c positions each.  Own keys:
-  /// n (n + 1) / 2.  Of others' a contiguous cut sees all n^2 where they are
-  /// earlier ones, which they are on w - place of w ranks, or in c / w - ring of
-  /// c / w rings; zigzag sees half of them on every rank.  Without a mask all
-  /// ranks see all.
+  /// Pairs of query and key with the keys of the rank `place` places back, in the ring that is `ring` rings back. Each
+  /// rank has n = s / c positions. Own keys: n (n + 1) / 2. For others' keys a contiguous cut sees all n^2 pairs where
+  /// the keys are earlier ones. They are earlier on w - place of w ranks, or in c / w - ring of c / w rings. Zigzag
+  /// sees half of the pairs on every rank. Without a mask all ranks see all.
   [[nodiscard]] Kernel part(KernelKind kind, Pass pass, std::uint32_t ring, std::uint32_t place) const {
     Kernel k = brought_kernel(s_, kind, pass);
     const std::uint64_t n = s_.positions;
@@ -194,7 +191,7 @@ class Ring : public AttentionCore {
 
   const State& s_;
   HeadShape shape_;
-  std::uint32_t width_, rings_;  ///< ranks of an inner ring, and how many of those there are
+  std::uint32_t width_, rings_;  ///< ranks of an inner ring, and number of inner rings
   bool dq_begun_ = false;
   BufferId kv_[3]{}, again_[2]{}, inner_[2]{}, lse_{}, part_{}, part_lse_{}, sum_{};
   BufferId dq_{}, dkv_[2]{}, dkv_part_{}, sum_of_rings_[2]{};

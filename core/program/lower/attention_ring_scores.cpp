@@ -7,9 +7,8 @@ namespace {
 /// from System Perspective", 2021, section 3.2): keys go around until each rank
 /// has the scores of its queries with all of them, then the values.
 ///
-/// Backward values go around, then keys; the gradients of all keys and values
-/// are made on every rank from its queries, summed over all, and each rank goes
-/// on with its own.
+/// In the backward pass values go around, then keys. Every rank makes gradients of all keys and values from its own
+/// queries; they are summed over all ranks, and each rank goes on with its own.
 class RingScores : public AttentionCore {
  public:
   explicit RingScores(State& s) : s_(s) {
@@ -35,7 +34,7 @@ class RingScores : public AttentionCore {
     if (s.act != s.state) {
       sum_ = layer_buffer(s, "context.sum", Role::workspace, s.state, s.tokens * s.context_width);
     }
-    // Of their own, so that a lost pass does not find what recomputation left.
+    // These buffers are separate ones, so that a lost pass does not find what recomputation left.
     backward_ = {{placed("keys.again", key), placed("keys.again.next", key)},
                  {placed("values.again", value), placed("values.again.next", value)}};
     dscores_ = layer_buffer(s, "attention.dscores", Role::workspace, s.state, scores);
@@ -100,7 +99,7 @@ class RingScores : public AttentionCore {
   }
 
  private:
-  /// Two buffers of each take turns.
+  /// There are two buffers of each, which take turns.
   struct Travelling {
     BufferId keys[2], values[2];
   };
@@ -114,7 +113,7 @@ class RingScores : public AttentionCore {
     return scores;
   }
 
-  /// What lies in the first buffer goes around; use(place, buffer) takes it from `place` ranks back.
+  /// The content of the first buffer goes around; use(place, buffer) takes it from `place` ranks back.
   template <class Use>
   void around(BlockBuilder& b, const BufferId (&turns)[2], Use use) {
     for (std::uint32_t place = 0; place < s_.context; ++place) {

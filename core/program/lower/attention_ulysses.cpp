@@ -3,10 +3,9 @@
 namespace orrery::lowering {
 namespace {
 
-/// Each rank gives away its positions and gets a part of the heads for the
-/// whole sequence: rows [tokens][c][width / c] become parts [c][tokens][width / c],
-/// one per peer, and what arrives, part i from the rank with the i-th
-/// positions, stands in the order of positions.
+/// Each rank gives away its positions and gets a part of the heads for the whole sequence. Rows [tokens][c][width / c]
+/// become parts [c][tokens][width / c], one per peer. Part i arrives from the rank with the i-th positions, so the
+/// parts stand in the order of positions.
 class Ulysses : public AttentionCore {
  public:
   explicit Ulysses(State& s)

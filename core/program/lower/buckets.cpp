@@ -14,8 +14,8 @@ Operand whole(BufferId buffer, const ParameterSegment& s, View::Use use, std::in
   return {buffer, use, shift, s.offset, s.count, {}};
 }
 
-/// What is left to sum once ZeRO has scattered: of each segment the rank's own
-/// part, over the axes of left_to_sum; without ZeRO all of it, over all.
+/// The sums that are left once ZeRO has scattered: for each segment the rank's own part, over the axes of left_to_sum.
+/// Without ZeRO all of the segment is summed, over all axes.
 OperandsByAxes sums_of(const State& c, const Chunk& bucket) {
   OperandsByAxes sums;
   for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
@@ -35,7 +35,7 @@ OperandsByAxes sums_of(const State& c, const Chunk& bucket) {
   return sums;
 }
 
-/// Sequence parallelism: tensor ranks hold parts of the sum for what is the same on all.
+/// With sequence parallelism, tensor ranks hold parts of the sum for parameters that are the same on all of them.
 std::vector<Operand> replicated_of(const State& c, const Chunk& bucket) {
   std::vector<Operand> operands;
   for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
@@ -52,7 +52,7 @@ BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket, Gradien
   BlockBuilder b(c, part == GradientPart::first ? "gradients.reduce.first" : "gradients.reduce", Pass::optimizer,
                  Section::reductions, stage);
   const bool each_microbatch = c.zero >= 2;
-  // Weight gradients that come as sums of products, beside compute.
+  // Weight gradients that are sums of products run beside compute.
   const auto after_products = [&] {
     for (const Lane lane : product_lanes(c)) b.after_tail(lane);
   };
@@ -60,7 +60,7 @@ BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket, Gradien
     const std::vector<Operand> operands = replicated_of(c, bucket);
     if (!operands.empty()) b.collective(Collective::Kind::all_reduce, c.tensor_group, operands);
   }
-  // Everything before this block must be done, not only what conflicts inside it.
+  // Everything before this block must be done, also ops that conflict with nothing inside it.
   b.after_tail({LaneKind::compute, 0});
   if (c.shard_states) {
     OperandsByAxes parts;
@@ -113,7 +113,7 @@ BlockId build_combine(State& c, std::uint32_t stage, const Chunk& bucket) {
   return b.finish(c);
 }
 
-/// Both holders of a stage have the sum over their half of the microbatches.
+/// Sums gradients over the two ranks that hold a stage: each has the sum over its half of the microbatches.
 BlockId build_sum_pipes(State& c, std::uint32_t stage, const Chunk& bucket) {
   BlockBuilder b(c, "gradients.sum_pipes", Pass::optimizer, Section::reductions, stage);
   for (const Lane lane : c.shares.gradient_sum_lanes) b.after_tail(lane);

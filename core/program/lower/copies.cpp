@@ -21,7 +21,8 @@ class Editor {
   Draft with(const CopyChange& change) {
     gather(change.gather);
     clear(change.clear);
-    std::vector<Lane> awaited;  ///< that have waited for the gather; ops behind the first on a lane come after it
+    std::vector<Lane> awaited;  ///< lanes that have waited for the gather; later ops on such a lane come after it
+                                ///< anyway
     for (std::uint32_t i = 0; i < from_.block.ops.size(); ++i) {
       const Op& op = from_.block.ops[i];
       if (change.reuse != nullptr) take_over(*change.reuse, i);
@@ -46,7 +47,7 @@ class Editor {
   }
 
  private:
-  /// The next op is the first that takes time.
+  /// The next op is the first one that takes time.
   void enter() {
     if (entered_) return;
     for (const Lane lane : from_.entry_tails) tail(lane);
@@ -109,7 +110,7 @@ class Editor {
     cleared_.emplace_back(low, high);
     std::sort(cleared_.begin(), cleared_.end());
   }
-  /// Those of [low, high) that are not cleared yet.
+  /// The parts of [low, high) that are not cleared yet.
   void clear_between(BufferId b, std::uint64_t low, std::uint64_t high) {
     const auto done = cleared_;
     for (const auto& [from, to] : done) {
@@ -119,12 +120,12 @@ class Editor {
     }
     if (low < high) fill(b, low, high);
   }
-  /// What op i of the block adds to is cleared before it.
+  /// The elements that op i of the block adds to are cleared before it.
   void take_over(const Module& m, std::uint32_t i) {
     for_each_view(from_.block, from_.block.ops[i], [&](const View& v) {
       if (v.buffer == m.whole_weights) {
         for (const auto& [low, high] : cleared_) {
-          // Authors of backward passes read a weight before they add to its gradient.
+          // Backward passes are written so that they read a weight before they add to its gradient.
           ORRERY_ASSERT(high <= v.offset || v.offset + v.count <= low, from_.block.name, i, v.offset, v.count);
         }
       }
@@ -133,15 +134,15 @@ class Editor {
       clear_between(v.buffer, v.offset, v.offset + v.count);
     });
   }
-  /// Padding, which messages take along.
+  /// Clears the padding, which messages take along.
   void clear_rest(const Module& m) { clear_between(m.whole_gradients, 0, s_.program[m.whole_gradients].count); }
 
-  /// Grids of ranks send blocks of weights around beside compute.
+  /// Grids of ranks send blocks of weights around beside compute, on lanes of their own.
   [[nodiscard]] Lane own_lane(const Op& op) const {
     const auto* collective = std::get_if<Collective>(&op.action);
     return collective != nullptr ? collective_lane(s_.program, collective->group) : Lane{};
   }
-  /// Or what gradients take over from them.
+  /// Whether the op reads weights, or gradients that took over the memory of weights.
   [[nodiscard]] bool reads_weights(const Op& op) const {
     bool reads = false;
     for_each_view(from_.block, op, [&](const View& v) {

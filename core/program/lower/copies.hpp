@@ -21,20 +21,21 @@ struct ClearedCopy {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
 };
 
-/// What a block does with copies besides what it had.
+/// The changes that copies make to a block.
 struct CopyChange {
   std::vector<Copy> gather;        ///< before its ops, in one message
   std::vector<ClearedCopy> clear;  ///< before its ops
   std::vector<Copy> free;          ///< after their last use
-  bool after_gather = false;       ///< what it reads was gathered by the last op on the gather lane: each lane waits
+  bool after_gather = false;       ///< the block reads what the last op on the gather lane gathered, so each lane waits
+                                   ///< for it
   const Module* reuse = nullptr;   ///< its gradients take over the memory of its weights
 };
 
-/// The block with copies; everything else as it was.
+/// The block with copies; everything else stays as it was.
 [[nodiscard]] Draft with_copies(State&, const Draft&, const CopyChange&);
-/// The same in its place.
+/// Makes the same change in place of the block.
 void add_copies(State&, BlockId, const CopyChange&);
-/// The same as another block, whose name goes on with `suffix`.
+/// The same as a new block, whose name is the old one and `suffix`.
 [[nodiscard]] BlockId variant_with_copies(State&, BlockId of, const char* suffix, const CopyChange&);
 
 /// Calls visit(block id) for the blocks of layers of a kind, recomputed and not.

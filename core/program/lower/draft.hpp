@@ -29,7 +29,7 @@ struct Operand {
   return {b, View::Use::accumulate, shift, 0, 0, {}};
 }
 
-/// Operands of collectives, by the axes that these are over; axes in the order in which they came.
+/// Operands of collectives, grouped by the axes of the collective; axes stand in the order in which they came.
 struct OperandsByAxes {
   std::vector<std::pair<AxisList, std::vector<Operand>>> all;
   [[nodiscard]] std::vector<Operand>& over(const AxisList& axes) {
@@ -49,11 +49,9 @@ struct LaneList {
   [[nodiscard]] const Lane* end() const { return lane + count; }
 };
 
-/// A place in a block where the layout of a tensor over the ranks of a group
-/// changes: partial sums become whole, or cut by rows; cut rows become whole;
-/// rows become heads; a block becomes known to all.
-/// Authors of compute order say where; sharding_collectives makes each a
-/// collective.
+/// A place in a block where the layout of a tensor over the ranks of a group changes: partial sums become whole, or cut
+/// by rows; cut rows become whole; rows become heads; a block becomes known to all. The authors of the compute order
+/// place seams; sharding_collectives makes each seam a collective.
 struct Seam {
   std::uint32_t op = 0;  ///< stands before this op of the block
   Collective::Kind kind = Collective::Kind::all_reduce;
@@ -66,22 +64,21 @@ struct Seam {
   LaneList tails;  ///< see Draft::tails
 };
 
-/// Where a block stands in the Program: what all stages share, then stage by
-/// stage; within that by section, then as built.
+/// Where a block stands in the Program: first the blocks that all stages share, then those of each stage; within that
+/// by section, then as built.
 enum class Section : std::uint8_t { model, setup, loss, optimizer, reductions, transfers, tied };
 
-/// A block that passes still add to: no lanes, waits, allocations or seams'
-/// collectives until the pass that makes them.
+/// A block that passes still add to. It has no lanes, waits, allocations or collectives of seams until the pass that
+/// makes them.
 struct Draft {
   Block block;
   std::uint32_t place = 0;  ///< order in the Program
-  /// What compute takes from other lanes across blocks, stated by the author:
-  /// the first op of the block (and the first of compute, where that is
-  /// another), or the given one, waits for the last op issued
-  /// on the lane before this run of the block.
+  /// Operands that compute takes from other lanes across blocks, as the author states. The first op of the block (and
+  /// the first compute op, where that is another), or the given op, waits for the last op issued on the lane before
+  /// this run of the block.
   LaneList entry_tails;
   std::vector<std::pair<std::uint32_t, Lane>> tails;
-  /// (op, an earlier one of another lane): waits of ops that touch nothing together.
+  /// Pairs (op, an earlier op of another lane): waits between ops that touch no common elements.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> after;
   std::vector<Seam> seams;
 };
@@ -92,9 +89,9 @@ struct State;
 class BlockBuilder {
  public:
   BlockBuilder(const State&, std::string name, Pass pass, Section section);
-  /// For the blocks of one stage.
+  /// Makes blocks of one stage.
   BlockBuilder(const State&, std::string name, Pass pass, Section section, std::uint32_t stage);
-  /// An empty copy: name, place and entry of `like`, for a pass that rebuilds it.
+  /// Makes an empty copy with the name, place and entry of `like`, for a pass that rebuilds it.
   BlockBuilder(const State&, const Draft& like);
 
   void compute(const Kernel& kernel, std::span<const Operand> operands);
@@ -108,19 +105,19 @@ class BlockBuilder {
                   Collective::Reduction reduction = Collective::Reduction::sum) {
     collective(kind, group, std::span<const Operand>(operands.begin(), operands.size()), reduction);
   }
-  /// Pairs (read, write).
+  /// Copies pairs (read, write).
   void copy(Tier from, Tier to, std::span<const Operand> operands);
   /// One message to or from `peer` of `group`.
   void transfer(bool send, GroupId group, Peer peer, std::uint8_t channel, Operand what);
-  /// At most two operands, as Collective names them.  Over the tensor axis.
+  /// Takes at most two operands, in the order that Collective names. The seam is over the tensor axis.
   void seam(Collective::Kind kind, std::initializer_list<Operand> operands,
             Collective::Reduction reduction = Collective::Reduction::sum);
-  /// Over another group.
+  /// The same over another group.
   void seam(Collective::Kind kind, GroupId group, std::initializer_list<Operand> operands,
             Collective::Reduction reduction = Collective::Reduction::sum);
   /// Broadcast or reduce.
   void rooted_seam(Collective::Kind kind, GroupId group, Peer root, std::initializer_list<Operand> operands);
-  /// A permute: what each rank reads goes `distance` places on in its ring of `width` ranks (0: the group).
+  /// Adds a permute: what each rank reads goes `distance` places on in its ring of `width` ranks (0: the group).
   void pass_on(GroupId group, std::uint32_t distance, std::uint32_t width, std::initializer_list<Operand> operands);
 
   /// The block's first op waits for the last op issued on `lane` before the block.
@@ -128,8 +125,8 @@ class BlockBuilder {
   /// The next op or seam waits for the last op issued on `lane` before the block.
   void after_tail(Lane lane) { pending_tails_.push_back(lane); }
 
-  /// Appends op `i` of another draft with its tails, and the seams before it
-  /// (i = number of ops: the seams at the end alone).
+  /// Appends op `i` of another draft with its tails, and the seams before it. With i = number of ops, only the seams at
+  /// the end are appended.
   void copy_seams(const Draft& from, std::uint32_t i);
   void copy_op(const Draft& from, std::uint32_t i);
 

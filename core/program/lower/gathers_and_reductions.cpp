@@ -72,8 +72,8 @@ BlockId build_mean_loss(State& s) {
   return b.finish(s);
 }
 
-/// Cuts the stage's chunks into buckets, in the order in which the last backward
-/// pass completes them; returns their numbers, and by chunk where its own begin.
+/// Cuts the stage's chunks into buckets, in the order in which the last backward pass completes them. Returns their
+/// numbers, and for each chunk where its buckets begin.
 struct Buckets {
   std::vector<std::uint32_t> all;
   std::vector<std::pair<std::size_t, std::size_t>> of_chunk;  ///< positions in `all`
@@ -92,16 +92,15 @@ Buckets cut(State& s, Stage& stage) {
   return out;
 }
 
-/// Each bucket's reduction as soon as a backward pass has completed its
-/// gradients, or all of them at the end; weights are gathered upwards, for the
-/// next forward pass needs the embedding first.
+/// Each bucket is reduced as soon as a backward pass has completed its gradients, or all buckets are reduced at the
+/// end. Weights are gathered upwards, because the next forward pass needs the embedding first.
 ///
-/// The last backward pass completes them, and with ZeRO-2 and 3 every one, for
-/// whole gradients live no longer than that: where it is split, those that its
-/// first part has made go before its weight gradients.
+/// The last backward pass completes the gradients. With ZeRO-2 and 3 every backward pass does, because whole gradients
+/// live no longer than that. Where it is split, the gradients that its first part has made are reduced before its
+/// weight gradients.
 void communicate(const State& s, Stage& stage, const Buckets& buckets, std::vector<Action>& out) {
   const bool each_microbatch = s.zero >= 2;
-  // The chunk's last backward, or weight gradient, completes its gradients.
+  // The last backward, or weight gradient, of the chunk completes its gradients.
   const Phase phase = s.split_backward ? Phase::weight : Phase::backward;
   std::vector<std::size_t> lasts(stage.own_chunks);
   for (std::size_t i = 0; i < stage.step.size(); ++i) {
@@ -128,7 +127,7 @@ void communicate(const State& s, Stage& stage, const Buckets& buckets, std::vect
     }
   }
   if (s.two_way) {
-    // Both ranks of a pair hold the same two stages: the lower first on either.
+    // Both ranks of a pair hold the same two stages, and both take the lower one first.
     const std::uint32_t lower = s.map.stage(stage.number, 0) < s.map.stage(stage.number, 1) ? 0 : 1;
     for (const std::uint32_t c : {lower, 1 - lower}) {
       for (std::size_t b = buckets.of_chunk[c].first; b < buckets.of_chunk[c].second; ++b) {
@@ -183,7 +182,7 @@ std::string after(const State& s) {
     if (wrong.empty()) wrong = covered(stage, Phase::sum_pipes, 0, s.two_way ? 1 : 0);
     if (wrong.empty()) wrong = covered(stage, Phase::gather, 0, gathers_updated(s) ? 1 : 0);
     if (!wrong.empty()) return wrong;
-    // Layers whose gradients are reduced get none added afterwards.
+    // No gradients are added to layers whose gradients are reduced.
     std::vector<bool> reduced(s.program.layers);
     bool backward = false, summed = false;
     for (const Action& a : stage.step) {

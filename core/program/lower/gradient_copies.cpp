@@ -3,11 +3,10 @@
 
 #include "core/program/lower/copies.hpp"
 
-// ZeRO-2 and 3 keep this rank's part of gradients; compute adds to whole copies.
-// A copy begins, cleared, in the backward block that first adds to it, and ends
-// with the reduce-scatter that adds it to the parts.  Where the backward pass is
-// split it does so twice: for what the input gradients' part makes on its way
-// (vectors, and all of what is no layer), and for the products of weight actions.
+// ZeRO-2 and 3 keep this rank's part of gradients; compute adds to whole copies. A copy begins, cleared, in the
+// backward block that first adds to it, and ends with the reduce-scatter that adds it to the parts. Where the backward
+// pass is split it does so twice: once for the gradients that the first part makes on its way (vectors, and everything
+// outside of layers), and once for the products of weight actions.
 //
 // In chunks (Fang et al., "PatrickStar", arXiv 2108.05818) a layer's gradients
 // take over the memory of its weights: an element is cleared after the last op
@@ -17,13 +16,13 @@
 namespace orrery::lowering {
 namespace {
 
-/// Blocks that take a layer of a kind, or another module, back, and its layer.
+/// The blocks that run backward through a layer of a kind, or another module, and its layer.
 struct Back {
   std::vector<BlockId> blocks;
   std::uint32_t layer = 0;
 };
 
-/// In the order of a backward pass, one layer of each kind.
+/// The blocks in the order of a backward pass, with one layer of each kind.
 std::vector<Back> way_back(State& s, Phase phase) {
   ModuleBlocks& blocks = s.blocks(phase);
   const auto layers = static_cast<std::uint32_t>(s.model.layers);
@@ -46,7 +45,7 @@ std::vector<Back> way_back(State& s, Phase phase) {
   return way;
 }
 
-/// The elements of a table whose gradients are in the part.
+/// The elements of a table whose gradients belong to the part.
 std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_of(const ParameterTable& table, GradientPart part) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
   for (const ParameterSegment& segment : table.segments) {
@@ -65,7 +64,7 @@ void begin_copies(State& s, Phase phase, GradientPart part) {
   std::vector<Begun> begun;
   for (const Back& back : way_back(s, phase)) {
     const bool embedding = back.blocks.front() == s.blocks(phase).embedding;
-    // Its copy begins at the head where that adds to it, and is then scattered once if they are in one chunk.
+    // The copy begins at the head where the head adds to it, and is then scattered once if both are in one chunk.
     if (embedding && tied_between_chunks(s))
       std::erase_if(begun, [&](const Begun& b) { return b.module == &s.embedding; });
     CopyChange change;
@@ -97,7 +96,7 @@ void begin_copies(State& s, Phase phase, GradientPart part) {
   }
 }
 
-/// With the reduce-scatter they end.
+/// The copies end with the reduce-scatter.
 void end_copies(State& s, BlockId reduce, const Chunk& bucket, GradientPart part) {
   const Module* last = nullptr;
   std::int8_t last_shift = 0;
@@ -130,7 +129,7 @@ void add_gradient_copies(State& s) {
     }
   }
   if (*s.plan.overlap_gradients) return;
-  // Without overlap compute goes on when the reduction has ended.
+  // Without overlap compute goes on only when the reduction has ended.
   std::vector<BlockId> entered;
   const auto enter = [&](BlockId b) {
     if (b == no_block || std::find(entered.begin(), entered.end(), b) != entered.end()) return;

@@ -12,21 +12,19 @@ namespace {
 // some live there (Pudipeddi et al., "L2L", 2020; Rajbhandari et al.,
 // "ZeRO-Infinity", SC 2021).
 //
-// Copies run beside the compute of a neighbour, two layers in flight: forward,
-// block l takes down what layer l - 1 keeps, ends after that copy, and frees it;
-// a block brings up what the next layer of its pass needs, and begins after the
-// copy that the block before has made for it.  Where a pass begins or ends there
-// is no neighbour: those copies are blocks of their own, beside what else there is.
+// Copies run beside the compute of a neighbour, with two layers in flight. In the forward pass, block l takes down what
+// layer l - 1 keeps, ends after that copy, and frees it. A block also brings up what the next layer of its pass needs,
+// and begins after the copy that the block before has made for it. Where a pass begins or ends there is no neighbour,
+// so those copies are blocks of their own.
 //
-// What waits on the disk passes through host memory: behind the way down it is
-// written, before the way up it is read, each direction on a lane of its own.  A
-// block ends after what the block before it has begun to write, so that at most
+// Data that waits on disk passes through host memory: it is written after the way down and read before the way up, and
+// each direction has a lane of its own. A block ends after what the block before it has begun to write, so that at most
 // two layers' activations are in host memory at a time.
 //
-// Ranks that ZeRO makes hold a part each in host memory bring up that part and
-// gather the rest from each other, so that all their links to hosts share the work.
+// Ranks that ZeRO makes hold only a part in host memory bring up that part and gather the rest from each other, so that
+// all links to hosts share the work.
 
-/// Of a case of layers.
+/// The kind of the layers with this copy_case().
 const LayerKind& kind_of_case(const State& s, std::size_t of) { return s.kinds[of / 2]; }
 BlockId block_of_case(const State& s, Phase phase, std::size_t of) {
   const LayerBlocks& blocks = s.blocks(phase)[kind_of_case(s, of)];
@@ -180,7 +178,7 @@ class Builder {
     return down;
   }
 
-  /// `first` of its pass: later ones are read behind it.
+  /// `first`: whether this is the first read of its pass, which waits for the writes; later reads queue behind it.
   void come_up(BlockBuilder& b, std::size_t of, std::int8_t shift, bool first) {
     if (activations_on_disk_) {
       if (first) b.after_tail(copy_lane(Tier::host, Tier::disk));
@@ -264,11 +262,11 @@ class Builder {
       const Op& op = base.block.ops[i];
       const bool computes = std::holds_alternative<Compute>(op.action);
       if (!is_memory(op)) {
-        // The block's entry, which the neighbour's copy does not share.
+        // The waits at the block's entry, which the neighbour's copy does not share.
         if (!entered || (computes && !computed)) {
           for (const Lane lane : base.entry_tails) b.after_tail(lane);
         }
-        // What other lanes take; compute goes on in order once it has begun.
+        // What other lanes take from earlier blocks; compute, once it has begun, goes on in order.
         const bool takes = computes ? !computed : uses_kept(base, op, of);
         const bool takes_weights = computes ? !computed : uses_weights(module, base, op);
         const bool gathers = copies.awaits_weights && takes_weights && s_.shard_states;

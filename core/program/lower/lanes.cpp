@@ -20,8 +20,8 @@ std::string before(const State& s) {
   return {};
 }
 
-/// Compute on its own lane, collectives on that of their axis (or the one for
-/// several axes), each direction and end of a transfer on one of its own.
+/// Compute has its own lane. A collective is on the lane of its axis (or the one for several axes). Each direction and
+/// end of a transfer has a lane of its own.
 Lane lane_of(const State& s, const Block& block, const Op& op) {
   if (const auto* collective = std::get_if<Collective>(&op.action)) {
     const auto is_ahead = [&](BufferId whole) {
@@ -41,18 +41,18 @@ Lane lane_of(const State& s, const Block& block, const Op& op) {
     return {LaneKind::transfer, static_cast<std::uint8_t>(lane)};
   }
   if (const auto* copy = std::get_if<Copy>(&op.action)) return copy_lane(copy->from, copy->to);
-  // What works on host memory is the host's work.
+  // Ops on host memory are the host's work.
   if (op.views.count > 0 && s.program[block.views[op.views.first].buffer].tier == Tier::host) {
     return {LaneKind::host, 0};
   }
   return {};
 }
 
-/// The buffer whose memory a view is in.
+/// The buffer whose memory the view is in.
 BufferId memory_of(const State& s, const View& v) { return s.program[v.buffer].reuses.value_or(v.buffer); }
 
-/// Elements that any rank may touch: a member view can lie anywhere from its
-/// offset on, so it is taken to reach the end of the buffer.
+/// Whether two views share elements that any rank may touch. A member view can lie anywhere from its offset on, so it
+/// is taken to reach the end of the buffer.
 bool overlap(const State& s, const View& a, const View& b) {
   if (memory_of(s, a) != memory_of(s, b) || a.layer_shift != b.layer_shift) return false;
   const bool a_before = a.member_of.empty() && a.offset + a.count <= b.offset;
@@ -71,8 +71,8 @@ bool conflict(const State& s, const Block& block, const Op& a, const Op& b) {
   return false;
 }
 
-/// The ops of a block that touch each buffer, by lane, latest first, writing ones apart: blocks of large grids have
-/// thousands of ops.
+/// The ops of a block that touch each buffer, by lane, latest first, with writing ones kept apart. This is fast for
+/// large grids, whose blocks have thousands of ops.
 class Accesses {
  public:
   explicit Accesses(const State& s)
@@ -129,7 +129,7 @@ class Accesses {
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
   static_assert(lane_count <= 32, "lanes are bits of a number");
-  /// What overlap() asks of two views of one buffer.
+  /// The properties of a view that overlap() compares, for two views of one buffer.
   struct Part {
     std::uint64_t begin, end;
     std::int8_t shift;
@@ -151,7 +151,8 @@ class Accesses {
   }
   const State& s_;
   std::vector<std::uint32_t> latest_;                ///< by list
-  std::vector<std::array<std::uint32_t, 2>> lanes_;  ///< by memory: bits of lanes that have read it, written it
+  std::vector<std::array<std::uint32_t, 2>> lanes_;  ///< by memory: bits of the lanes that have read it, and that have
+                                                     ///< written it
   std::vector<Access> accesses_;
   std::vector<std::uint32_t> found_;
 };
@@ -170,11 +171,9 @@ bool receives_only(const Block& block, const Op& op) {
   return exchange != nullptr && !block.transfers[exchange->transfers.first].send;
 }
 
-/// An op waits for the latest earlier op of each other lane that touches the
-/// same elements, one of them writing.  An op beside compute that waits for no
-/// compute op of this block takes its operands from earlier blocks and waits
-/// for the tail of compute.  What compute takes from other lanes across blocks
-/// the draft states.
+/// An op waits for the latest earlier op of each other lane that touches the same elements, one of them writing. An op
+/// beside compute that waits for no compute op of this block takes its operands from earlier blocks and waits for the
+/// tail of compute. The draft states what compute takes from other lanes across blocks.
 void add_waits(Draft& draft, Accesses& accesses) {
   Block& block = draft.block;
   const bool one_lane =
@@ -195,19 +194,19 @@ void add_waits(Draft& draft, Accesses& accesses) {
       ++op.waits.count;
     };
     if (!one_lane) {
-      // Earlier ones of those lanes are then done too.
+      // Earlier ops of those lanes are then done too.
       for (const std::uint32_t earlier : accesses.conflicts(block, op)) add({Wait::Kind::op, {}, earlier});
       accesses.add(block, i);
     }
     for (const auto& [at, earlier] : draft.after) {
       if (at == i) add({Wait::Kind::op, {}, earlier});
     }
-    // What the host and copies make of a block's own results has waited with those.
+    // Ops of the host, and copies, that use the block's own results have waited with those.
     const bool follows = (op.lane.kind == LaneKind::host || op.lane.kind == LaneKind::copy) && op.waits.count > 0;
     if (op.lane.kind != LaneKind::compute && !follows && !waits_for_compute(block, op) && !receives_only(block, op)) {
       add({Wait::Kind::tail, {LaneKind::compute, 0}, 0});
     }
-    // The first op, and where that is beside compute the first compute op too.
+    // The first op waits, and where that is beside compute the first compute op waits too.
     if (!entered && (first || op.lane.kind == LaneKind::compute)) {
       for (const Lane lane : draft.entry_tails) add({Wait::Kind::tail, lane, 0});
       entered = op.lane.kind == LaneKind::compute;

@@ -51,7 +51,7 @@ LatentProjections::LatentProjections(State& c, BufferId x, BufferId qkv, BufferI
   pairs_ = layer_buffer(c, "pairs", Role::workspace, c.act, pairs);
   queries_gradient_ = layer_buffer(c, "queries.gradient", Role::workspace, c.act, queries);
   pairs_gradient_ = layer_buffer(c, "pairs.gradient", Role::workspace, c.act, pairs);
-  // A weight's gradient is of the tokens that its operands' shards tell.
+  // The shards of a weight gradient's operands say whose tokens it is from.
   const Shard& heads = *c.program[qkv_].shard;
   const auto tell = [&](BufferId buffer, std::uint64_t width) {
     c.program.buffers[index(buffer)].shard =
@@ -158,7 +158,7 @@ void LatentProjections::down_backward(BlockBuilder& b, BlockBuilder& w, const Mo
     b.compute(c_.kernel(KernelKind::rms_norm_backward_weight, Pass::weight_gradient, c_.rows, l.width),
               {read(l.out_gradient), read(l.raw), read(l.stats), dgamma});
   };
-  // In the memory of the weight its gradient comes after the last op that reads that.
+  // A gradient in the memory of the weight comes after the last op that reads the weight.
   const bool shared = c_.program[dgamma.buffer].reuses.has_value();
   if (!shared) norm_weight();
   b.compute(c_.kernel(KernelKind::fill, Pass::input_gradient, c_.rows, l.width), {write(l.raw_gradient)});

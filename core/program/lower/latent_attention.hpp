@@ -11,10 +11,9 @@ namespace orrery::lowering {
 ///     c   = norm(x W_kv_down)           keys, values = c W_kv_up
 ///     r   = x W_key_rope                one rotated key for all heads
 ///
-/// Tensor parallelism cuts heads: what makes narrow vectors is whole on every
-/// rank, works on the rank's rows, and sequence parallelism gathers the narrow
-/// vectors instead of the stream.  On a grid (2D, 2.5D) it is cut as the stream's
-/// features: the narrow vectors are sums over a row of ranks, whole on each.
+/// Tensor parallelism cuts heads. The weights that make narrow vectors are whole on every rank and work on the rank's
+/// rows; sequence parallelism gathers the narrow vectors instead of the stream. On a grid (2D, 2.5D) these weights are
+/// cut as the stream's features: the narrow vectors are sums over a row of ranks, whole on each.
 class LatentProjections {
  public:
   /// `x`: the norm's output, rows of this rank; `qkv` and its gradient: packed heads.
@@ -22,14 +21,14 @@ class LatentProjections {
 
   /// Queries come from the stream itself, so `whole` must be all its rows.
   [[nodiscard]] bool widens_stream() const { return rank_ == 0; }
-  /// `of`: a layer's parameters.
+  /// `of` has a layer's parameters.
   void forward(BlockBuilder&, const Module& of, BufferId whole);
   /// Makes the gradient of x, summed over ranks; weight gradients of products go to `w`.
   void backward(BlockBuilder& b, BlockBuilder& w, const Module& of, BufferId whole);
   [[nodiscard]] BufferId input_gradient() const { return input_gradient_; }
 
  private:
-  /// A narrow vector per token, its norm, and what goes the way back.
+  /// A narrow vector per token, its norm, and the gradients of both.
   struct Latent {
     std::uint64_t width = 0;
     BufferId raw{}, out{}, stats{}, whole{}, whole_gradient{}, out_gradient{}, raw_gradient{};
@@ -40,7 +39,7 @@ class LatentProjections {
   void down_backward(BlockBuilder& b, BlockBuilder& w, const Module& of, const Latent&, BufferId dx, bool first);
   void to_whole(BlockBuilder&, BufferId part, BufferId whole);
   void to_part(BlockBuilder&, BufferId whole, BufferId part);
-  /// A grid's: of what ranks made from their features, or for their heads.
+  /// On a grid, sums over the row what ranks made from their features, or for their heads.
   void sum_over_row(BlockBuilder&, BufferId partial);
   [[nodiscard]] Product stream_queries(const Module& of) const;
   [[nodiscard]] Kernel heads(KernelKind, Pass) const;

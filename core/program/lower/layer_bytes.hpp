@@ -6,8 +6,9 @@
 
 namespace orrery {
 
-/// What a layer's weights take on a rank where ZeRO-3 has gathered them whole, the larger of two kinds: chunks of so
-/// much (Plan::parameter_chunk) pad layers the least.  Of the plan matter the axes and the tensor algorithm.
+/// Bytes that a layer's weights take on a rank where ZeRO-3 has gathered them whole, for the larger of two kinds of
+/// layers. Chunks of this size (Plan::parameter_chunk) pad layers the least. Only the axes and the tensor algorithm of
+/// the plan matter.
 [[nodiscard]] Bytes whole_layer_bytes(const Plan&, const ModelSpec&, const Workload&);
 
 }  // namespace orrery

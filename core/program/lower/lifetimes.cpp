@@ -7,9 +7,8 @@
 namespace orrery::lowering {
 namespace {
 
-/// The blocks that one microbatch meets on its way through a model whose layers
-/// are `like` those of this one, forward and back, whatever stages they lie on;
-/// the last of them are those of all prediction modules.
+/// The blocks that one microbatch meets on its way through a model whose layers are `like` those of this one, forward
+/// and back, whatever stages they lie on. The last of these layers are those of all prediction modules.
 struct Run {
   BlockId block{};
   std::uint32_t layer = 0;
@@ -48,7 +47,7 @@ std::vector<std::uint32_t> with_predictions(const State& s, std::vector<std::uin
   return like;
 }
 
-/// Number of the instance that a run of a block at `layer` means.
+/// Number of the instance that a run of a block at `layer` uses.
 std::size_t instance(const State& s, BufferId buffer, std::uint32_t layer, std::int8_t shift, std::uint32_t layers) {
   const std::uint32_t at = per_layer(s.program[buffer].scope) ? layer + static_cast<std::uint32_t>(shift) : 0;
   return std::size_t{index(buffer)} * (layers + 1) + at;
@@ -63,7 +62,7 @@ bool only_writes(const Block& block, const Op& op, const View& view) {
   return only;
 }
 
-/// From the op that first makes an instance to the last one that uses it.
+/// The life of an instance, from the op that first makes it to the last one that uses it.
 struct Life {
   BufferId buffer{};
   std::uint32_t first_run, last_run;
@@ -71,9 +70,8 @@ struct Life {
   std::int8_t first_shift, last_shift;
 };
 
-/// Lives of all buffers that do not persist, in order of their beginning.  What
-/// is made anew in another block does not live in between: recomputed
-/// activations and workspaces are held inside their blocks alone.
+/// Lives of all buffers that do not persist, in order of their beginning. A buffer that another block makes anew does
+/// not live in between: recomputed activations and workspaces are held inside their blocks alone.
 std::vector<Life> lives_of(const State& s, const std::vector<Run>& way, std::uint32_t layers) {
   constexpr std::uint32_t none = ~std::uint32_t{0};
   std::vector<Life> lives;
@@ -112,7 +110,7 @@ void insert(Draft& draft, std::vector<Edge>& edges) {
   std::vector<Op> ops;
   ops.reserve(draft.block.ops.size() + edges.size());
   std::vector<std::pair<std::uint32_t, Lane>> tails;
-  // At one op they stand as their lives began.
+  // Edges at one op stand in the order in which the lives began.
   if (edges.size() > 1) {
     std::stable_sort(edges.begin(), edges.end(),
                      [](const Edge& a, const Edge& b) { return a.op != b.op ? a.op < b.op : a.alloc && !b.alloc; });
@@ -134,8 +132,8 @@ void insert(Draft& draft, std::vector<Edge>& edges) {
   draft.tails = std::move(tails);
 }
 
-/// Setup leaves alive what it makes.  Between stages, a receive begins the life
-/// of what it brings and a send ends that of what it takes away.
+/// What setup makes stays alive. Between stages, a receive begins the life of what it brings and a send ends that of
+/// what it takes away.
 void add_edges_of_one_block(const State& s, const Block& block, std::vector<Edge>& edges) {
   const auto known = [&](BufferId b) {
     return std::any_of(edges.begin(), edges.end(), [&](const Edge& e) { return e.what == b; });
@@ -153,7 +151,7 @@ void add_edges_of_one_block(const State& s, const Block& block, std::vector<Edge
   }
 }
 
-/// What an update, or setup, needs for itself lives inside its block.
+/// Buffers that only an update, or setup, needs live inside its block.
 void add_edges_of_update(const State& s, const Block& block, std::vector<Edge>& edges) {
   for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
     for_each_view(block, block.ops[i], [&](const View& v) {
@@ -222,7 +220,7 @@ void run(State& s) {
 /// allocation and a free, nothing is allocated twice, and nothing is left;
 /// what persists is allocated by setup alone.
 std::string after(const State& s) {
-  // Of each kind a few, as on two stages: some that recompute below others, twice.
+  // A few of each kind, as on two stages: twice some that recompute below others.
   std::vector<std::uint32_t> like;
   for (const LayerKind& kind : s.kinds) {
     std::vector<std::uint32_t> of;

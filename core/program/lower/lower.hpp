@@ -14,9 +14,9 @@ class TensorSharding;
 class OrderMemo;
 }  // namespace lowering
 
-/// What a caller brings along (docs/extending.md).
+/// Code that a caller brings along (docs/extending.md).
 struct Extensions {
-  /// In the place of the plan's tensor algorithm, whose axes and rules of sizes it shares; outlives the call.
+  /// Takes the place of the plan's tensor algorithm, whose axes and rules of sizes it shares; must outlive the call.
   const lowering::TensorSharding* tensor = nullptr;
   /// Orders made for plans before, for a caller that lowers many; outlives the call.
   lowering::OrderMemo* orders = nullptr;

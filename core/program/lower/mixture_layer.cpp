@@ -8,7 +8,7 @@
 namespace orrery::lowering {
 namespace {
 
-/// Whether every expert gets equally many choices of a routing group, whichever layer it is of.
+/// Whether every expert gets equally many choices of a routing group, in every layer.
 bool routes_alike(const Workload& w, const Mixture& m) {
   const ExpertGroups groups = expert_groups(m);
   const std::uint64_t tokens = routing_group(w);
@@ -55,7 +55,7 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
   const auto by_token = [&](const char* name, Role role, DType dtype, std::uint64_t width, bool cut) {
     return s.activation(name, role, Scope::layer_microbatch, dtype, {width, width, {}, false}, cut);
   };
-  // The rows that ranks send are no part of a tensor of the model; which ranks have others, the shard tells.
+  // The rows that ranks send are no part of a tensor of the model; the shard says which ranks have other rows.
   ShardDim rows = {0, 0, s.batch_split, true};
   if (s.context > 1) rows.split.axis[rows.split.count++] = Axis::context;
   for (const Axis axis : s.layout.stream_sequences) rows.split.axis[rows.split.count++] = axis;
@@ -128,7 +128,7 @@ Kernel MixtureLayer::gates_kernel(KernelKind kind, Pass pass) const {
   return k;
 }
 
-/// Says of which groups of experts a token visits experts, where that is limited.
+/// Tells the kernel from which groups of experts a token may choose, where that is limited.
 void MixtureLayer::limit_groups(Kernel& k) const {
   const ExpertGroups groups = expert_groups(m_);
   if (groups.count == 1) return;
@@ -136,7 +136,7 @@ void MixtureLayer::limit_groups(Kernel& k) const {
   k.head_dim = groups.per_token;
 }
 
-/// Rows of this rank's own positions of a buffer of all tokens.
+/// The rows of this rank's own positions in a buffer of all tokens.
 Operand MixtureLayer::own(BufferId buffer, std::uint64_t width) const {
   if (!s_.sequence_parallel) return read(buffer);
   return {buffer, View::Use::read, 0, 0, s_.rows * width, {Axis::tensor}};
@@ -261,7 +261,7 @@ void MixtureLayer::backward(BlockBuilder& b, BlockBuilder& w, Operand dy, Buffer
   b.compute(tokens_kernel(KernelKind::combine_backward, Pass::input_gradient, h),
             {dy, read(returned_), read(slot_ids_), read(gates_), write(returned_gradient_), write(gates_gradient_)});
   send(b, returned_gradient_, made_gradient_);
-  // Experts' results are parts of a sum over tensor ranks, so are the gates' gradients.
+  // Experts' results are parts of a sum over tensor ranks, and so are the gates' gradients.
   if (s_.sequence_parallel) {
     b.seam(Collective::Kind::reduce_scatter, {read(gates_gradient_), write(gates_part_gradient_)});
   } else if (s_.is_several(sum_group())) {
@@ -304,7 +304,7 @@ void MixtureLayer::router_gradients(BlockBuilder& b, BlockBuilder& w) {
   if (gates.options.loads) operands[n++] = read(loads_);
   operands[n++] = write(logits_gradient_);
   b.compute(gates, std::span<const Operand>(operands, n));
-  // In the memory of the weight its gradient comes after the last op that reads that.
+  // A gradient in the memory of the weight comes after the last op that reads the weight.
   if (!s_.program[s_.layer.whole_gradients].reuses) router_weight(w);
 }
 

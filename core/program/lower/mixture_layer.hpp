@@ -7,30 +7,28 @@ namespace orrery::lowering {
 /// The routed part of a layer, in place of a dense feed-forward part: the
 /// compute order and its seams.
 ///
-/// Tokens go to the ranks that hold their experts and back by all-to-all over
-/// the expert axis (Lepikhin et al., "GShard", ICLR 2021); each expert is cut
-/// along the tensor axis as a dense layer is, so that results are sums over
-/// tensor ranks, which are made after experts are combined, once per token.
-/// Every part of an all-to-all has room for the most that any rank sends another;
-/// with learned routing, for the most that it may, and a message beside it says
-/// which expert each row is for.
-/// With sequence parallelism a rank routes its own positions and gathers gates.
+/// Tokens go to the ranks that hold their experts and back by all-to-all over the expert axis (Lepikhin et al.,
+/// "GShard", ICLR 2021). Each expert is cut along the tensor axis as a dense layer is, so results are sums over tensor
+/// ranks. The sums are made after experts are combined, once per token. Every part of an all-to-all has room for the
+/// most that any rank sends another. With learned routing it has room for the most that a rank may send, and a message
+/// beside it says which expert each row is for. With sequence parallelism a rank routes its own positions and gathers
+/// gates.
 ///
-/// On a grid experts are cut along columns as along a tensor axis, and their tokens have all features: SUMMA would
-/// bring the blocks of every expert to every rank, for the few that a token visits.  The router alone takes the
+/// On a grid experts are cut along columns as along a tensor axis, and their tokens have all features. SUMMA would
+/// bring the blocks of every expert to every rank, although a token visits only a few. The router alone takes the
 /// features that a rank has, and sums over the row of ranks.
 class MixtureLayer {
  public:
   /// `norm2_out` is the normed stream, `hidden_width` wide.
   MixtureLayer(State&, BufferId norm2_out);
 
-  /// y = what experts make of x: x whole, y a sum over tensor ranks still to be made.
+  /// y = the experts' output for x: x is whole, y is a sum over tensor ranks that is still to be made.
   void forward(BlockBuilder&, BufferId x, BufferId y);
-  /// Whether the weight gradients need x whole again.
+  /// Whether the weight gradients need the whole x again.
   [[nodiscard]] bool takes_input_again() const { return shared_ > 0; }
-  /// dx from dy (whole): a sum over tensor ranks still to be made, without the router's part.
+  /// dx from dy (whole): a sum over tensor ranks that is still to be made, without the router's part.
   void backward(BlockBuilder& b, BlockBuilder& w, Operand dy, BufferId x, BufferId dx);
-  /// Adds the router's part to dx, whose sum is made; its products may run beside that.
+  /// Adds the router's part to dx after its sum is made; the router's products may run beside that sum.
   void router_gradients(BlockBuilder& b, BlockBuilder& w);
   void router_backward(BlockBuilder& b, BlockBuilder& w, BufferId dx);
 
@@ -38,9 +36,9 @@ class MixtureLayer {
   [[nodiscard]] Kernel tokens_kernel(KernelKind, Pass, std::uint64_t width) const;
   [[nodiscard]] Kernel gates_kernel(KernelKind, Pass) const;
   void limit_groups(Kernel&) const;
-  /// Says which choices go where, by the workload or by the scores.
+  /// Decides which choices go where, by the workload or by the scores.
   void route(BlockBuilder&);
-  /// Forward, or with the transposed factor of the gradient that is made.
+  /// The kernel of the forward product, or with the transposed factor that of a gradient.
   [[nodiscard]] Kernel expert_kernel(Pass, std::uint64_t rows, std::uint64_t columns, std::uint64_t depth) const;
   void expert_forward(BlockBuilder&, const char* weight, BufferId x, BufferId y, std::uint64_t in, std::uint64_t out);
   void expert_input(BlockBuilder&, const char* weight, BufferId dy, BufferId dx, std::uint64_t in, std::uint64_t out);
@@ -49,7 +47,7 @@ class MixtureLayer {
   /// Returns the gradient before the activation: `dact` itself, or `dpre`.
   BufferId activate_back(BlockBuilder&, std::uint64_t rows, std::uint64_t width, BufferId pre, BufferId dact,
                          BufferId dpre);
-  /// Of experts' parts: the tensor axis, or the columns of a grid.
+  /// The group over which experts' parts are summed: the tensor axis, or the columns of a grid.
   [[nodiscard]] GroupId sum_group() const { return s_.grid ? s_.column_group : s_.tensor_group; }
   [[nodiscard]] const TensorSharding& shared_sharding() const { return s_.grid ? tensor_1d() : s_.sharding; }
   void router_weight(BlockBuilder&);
@@ -61,11 +59,11 @@ class MixtureLayer {
   State& s_;
   const Mixture& m_;
   bool swiglu_;
-  bool learned_;          ///< scores say who visits whom; sizes are the most that may come of it
+  bool learned_;          ///< scores decide who visits whom; sizes are then upper bounds
   std::uint32_t parts_;   ///< ranks that share the experts
   std::uint32_t local_;   ///< experts on one of them
   std::uint64_t slots_;   ///< rows that a rank sends and takes, empty ones included
-  double filled_;         ///< of which hold a token: mean over ranks and layers (learned: at most)
+  double filled_;         ///< how many of these hold a token: mean over ranks and layers (learned: at most)
   std::uint64_t width_;   ///< of an expert on one rank
   std::uint64_t shared_;  ///< of the shared experts on one rank
   GroupId expert_group_{};

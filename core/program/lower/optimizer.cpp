@@ -55,7 +55,7 @@ void sum_over_ranks(State& c, BlockBuilder& b, const std::vector<SumOverRanks>& 
 
 namespace {
 
-/// Gradients come from reductions on these lanes.
+/// Gradients come from reductions on these lanes, so the op waits for them.
 void after_reductions(const State& c, BlockBuilder& b) {
   for (const Lane lane : c.shares.gradient_sum_lanes) b.enter_after_tail(lane);
   for (const Lane lane : product_lanes(c)) b.enter_after_tail(lane);
@@ -87,15 +87,13 @@ std::uint64_t tensors_of(const ParameterTable& table, const ParameterSegment& s)
   }));
 }
 
-/// Sums of squares for the trust ratios of a module's matrices; the part of each
-/// segment with decay in the order of the table.  The other segments are
-/// vectors, which LAMB's and LARS' authors leave out.
+/// Sums of squares for the trust ratios of a module's matrices, which are in the part of each segment with decay, in
+/// the order of the table. The other segments are vectors, which LAMB's and LARS' authors leave out.
 ///
-/// A message for each segment: both copies of a tied table have the same one, so
-/// that its sums are made in the same order and the copies stay alike to the bit.
+/// Each segment has a message of its own. Both copies of a tied table then have the same message, so its sums are made
+/// in the same order and the copies stay alike to the bit.
 ///
-/// Where states live in host memory the host makes its sums there, and they come
-/// up for the message alone.
+/// Where states live in host memory the host makes its sums there, and they come up only for the message.
 BufferId sum_tensor_norms(State& c, BlockBuilder& b, const Module& m, Home home) {
   const bool host = home != Home::device;
   const std::vector<ParameterSegment> segments = c.program.parameter_tables[m.table].segments;
@@ -150,10 +148,9 @@ KernelKind update_kind(OptimizerKind kind, bool decay) {
   return KernelKind::adam_update;
 }
 
-/// Where the states live in host memory the gradient goes down, the host
-/// updates, and the weights come up (Ren et al., "ZeRO-Offload", ATC 2021), or
-/// stay until they are used where they live there too.  What waits on the disk
-/// comes and goes around the update (Rajbhandari et al., "ZeRO-Infinity", SC 2021).
+/// Where the states live in host memory the gradient goes down, the host updates, and the weights come up (Ren et al.,
+/// "ZeRO-Offload", ATC 2021), or stay until they are used where they live there too. States that wait on disk come in
+/// before the update and go back after it (Rajbhandari et al., "ZeRO-Infinity", SC 2021).
 BlockId build_update(State& c, const Module& m, Home home) {
   const bool host = home != Home::device;
   const ParameterTable& table = c.program.parameter_tables[m.table];
@@ -178,7 +175,7 @@ BlockId build_update(State& c, const Module& m, Home home) {
   if (host) b.copy(Tier::device, Tier::host, down);
   const std::vector<Operand> from_disk = disk_pairs(c, m, home, true);
   if (!from_disk.empty()) {
-    b.after_tail({LaneKind::host, 0});  // of two modules it is in host memory at most
+    b.after_tail({LaneKind::host, 0});  // host memory holds those of at most two modules
     b.copy(Tier::disk, Tier::host, from_disk);
   }
   const auto end = [&] {

@@ -17,18 +17,18 @@ struct OptimizerBlocks {
 /// scale, and the update of each module (State::blocks of norm and update).
 [[nodiscard]] OptimizerBlocks build_optimizer(State&);
 
-/// The ranks that hold all parts of a stage's parameters: those of the global norm, without other stages; of one
-/// expert's, without other experts.
+/// The ranks that hold all parts of a stage's parameters: the ranks of the global norm within one stage; for one
+/// expert's parameters, without other experts.
 [[nodiscard]] GroupId tensor_holders(State&, bool one_expert);
 
-/// A buffer of sums that an update makes, f64, in the memory where it works.
+/// A buffer of f64 sums that an update makes, in the memory where the update works.
 [[nodiscard]] BufferId update_workspace(State&, const std::string& name, Scope, std::uint64_t count, Tier);
 /// A part of such a buffer, and the ranks over which it is summed.
 struct SumOverRanks {
   GroupId group;
   Operand part;
 };
-/// A message for each, in their order; from host memory they come up for that and go back.
+/// One message for each, in their order; sums in host memory come up for it and go back.
 void sum_over_ranks(State&, BlockBuilder&, const std::vector<SumOverRanks>&);
 
 /// Sum of the tied table's gradients on the first and the last stage.

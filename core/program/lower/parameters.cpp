@@ -15,8 +15,8 @@ ShardDim cut(std::uint64_t n, const AxisList& axes) { return {n, n, axes, false}
 /// Lays slices out one after the other; each segment is padded so that the flat
 /// parts that ZeRO makes of it are equal.
 ///
-/// With chunks no slice and no segment lies in two of them, and the last is full:
-/// what does not fit begins a chunk, and padding fills the one before.
+/// With chunks no slice and no segment lies in two of them. A slice that does not fit begins a new chunk, and padding
+/// fills the one before; the last chunk is padded too.
 class TableBuilder {
  public:
   TableBuilder(const State& context, std::string module, std::uint64_t chunk = 0) : context_(context), chunk_(chunk) {
@@ -53,7 +53,7 @@ class TableBuilder {
       return;
     }
     last.count = table_.count - last.offset;
-    // In a chunk experts and the rest share a message's room: what follows begins at a part of either.
+    // In a chunk, experts and the rest share the room of one message, so the next slice begins at a part of either.
     const AxisList axes = chunk_ > 0 ? context_.shard_axes : shares_of(last);
     const std::uint64_t parts = size(context_.program.mesh, axes);
     last.count = (last.count + parts - 1) / parts * parts;
@@ -89,8 +89,8 @@ class TableBuilder {
 // product adds to the residual stream (Radford et al. 2019).
 constexpr double deviation = 0.02;
 
-/// Experts are cut over their axis, so their gradients are summed over others: a segment of their own; so is the
-/// router's, which is whole on every rank.
+/// Experts are cut over their axis, so their gradients are summed over other axes: they need a segment of their own.
+/// The router, which is whole on every rank, has one too.
 void mixture_slices(TableBuilder& t, const State& c, double residual) {
   const ModelSpec& m = c.model;
   const Mixture& x = *m.mixture;
@@ -114,7 +114,7 @@ void mixture_slices(TableBuilder& t, const State& c, double residual) {
   t.slice("ffn.experts.down.weight", {experts, width, whole(m.hidden)}, Init::normal, residual);
 }
 
-/// The queries' product: of a latent vector, cut by heads, or of the stream, as any that widens.
+/// The product of queries: from a latent vector, cut by heads, or from the stream, like any product that widens.
 void query_up_slice(TableBuilder& t, const State& c) {
   const ModelSpec& m = c.model;
   const std::uint64_t rank = m.latent->query_rank;
@@ -128,7 +128,7 @@ void latent_up_slices(TableBuilder& t, const State& c) {
   const ModelSpec& m = c.model;
   const LatentAttention& l = *m.latent;
   const ShardDim heads = cut(m.heads, c.layout.wide_features);
-  // A grid's other matrices are cut by rows too: their gradients are not summed over those.
+  // The grid's other matrices are cut by rows too, so their gradients are not summed over rows.
   if (c.grid) t.segment(true, false);
   if (l.query_rank > 0 || !c.grid) query_up_slice(t, c);
   t.slice("attention.kv_up.weight", {whole(l.kv_rank), heads, whole(m.head_dim + l.value_dim)}, Init::normal,
@@ -204,7 +204,7 @@ ParameterTable layer_table(const State& c, bool mixture) {
       t.slice("ffn.down.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
     }
   };
-  // What a split pass makes first is a copy by itself, which begins where the table does.
+  // The gradients that a split pass makes first are a copy by itself, which begins where the table does.
   if (splits_copies(c)) {
     vectors();
     matrices();
@@ -253,8 +253,8 @@ ParameterTable embedding_table(const State& c) {
   return t.finish();
 }
 
-/// What brings the stream and the embedding of a token ahead together (DeepSeek-V3, 2024, section 2.2, equation 21),
-/// and the norm before the module's head: whole on every tensor rank.
+/// The module that brings together the stream and the embedding of a token ahead (DeepSeek-V3, 2024, section 2.2,
+/// equation 21), and the norm before the module's head. Every tensor rank holds it whole.
 ParameterTable prediction_table(const State& c) {
   const ModelSpec& m = c.model;
   TableBuilder t(c, "prediction");
@@ -272,7 +272,8 @@ ParameterTable prediction_table(const State& c) {
 ParameterTable head_table(const State& c) {
   const ShardDim features = cut(c.model.hidden, c.layout.stream_features);
   TableBuilder t(c, "head");
-  // A copy of the word table, first as in the embedding's: that one counts in the norm.
+  // A copy of the word table, which comes first as in the embedding's table. The embedding's counts in the norm, this
+  // one does not.
   t.segment(true, false, false);
   if (c.tied_apart) t.slice("embedding.word.weight", vocabulary_shard(c), Init::normal, deviation);
   t.segment(true, false);
@@ -294,7 +295,7 @@ ParameterTable head_table(const State& c) {
   return t.finish();
 }
 
-/// Where a module's states live, and its weights with them (`all`); a layer's some here, some there.
+/// Where a module's states live, and with `all` its weights too; some layers' states are here, some there.
 struct StatesOn {
   bool device, host, all;
 };
@@ -370,7 +371,7 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
   }
   if (!on.host && !on.all) return;
   HostStates& h = module.host;
-  // What waits on the disk passes through host memory, a module at a time.
+  // Data on disk passes through host memory, one module at a time.
   const bool weights_on_disk = on.all && c.plan.parameters_tier == OffloadTier::disk;
   if (on.host || !weights_on_disk) {
     h.weights = persistent("weights.host", Role::weight, c.act, c.shard_states, Tier::host);

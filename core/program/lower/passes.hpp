@@ -21,7 +21,7 @@ struct LoweringPass {
   std::string (*after)(const State&);
 };
 
-// In this order, each in its own file.
+// The passes, in this order, each in its own file.
 [[nodiscard]] LoweringPass place();
 [[nodiscard]] LoweringPass schedule();
 [[nodiscard]] LoweringPass recomputation();
@@ -43,10 +43,10 @@ void run(const LoweringPass&, State&);
 /// How often actions of `phase` stand in the list.
 [[nodiscard]] std::size_t count(const std::vector<Action>&, Phase);
 
-/// Says of each layer of the chunk, and of its embedding and head, that the
-/// stage's actions of `phase` cover it `times` times; else what is wrong.
+/// Tests that the stage's actions of `phase` cover each layer of the chunk, and its embedding and head, `times` times;
+/// otherwise says what is wrong.
 [[nodiscard]] std::string covered(const Stage&, Phase, std::uint32_t microbatch, std::uint32_t times = 1);
-/// The same where a chunk of `place` is covered as often as times(chunk) says.
+/// The same where a chunk of `place` is covered times(chunk) times.
 [[nodiscard]] std::string covered(const Stage&, Phase, std::uint32_t microbatch,
                                   const std::function<std::uint32_t(std::uint32_t)>& times);
 

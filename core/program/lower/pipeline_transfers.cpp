@@ -80,7 +80,7 @@ class Rendezvous {
   }
   [[nodiscard]] bool sends(std::uint32_t rank) const { return !done(rank) && at_[rank].step == Step::send; }
 
-  /// What `sender` sends now is received: at once, whatever the receiver was about to do.
+  /// Receives at once what `sender` sends now, whatever the receiver was about to do.
   void early(std::uint32_t sender) {
     const Action& a = now(sender);
     const std::uint32_t to = *neighbour(sender, a, true), pipe = map_.pipe(a.chunk);
@@ -93,7 +93,7 @@ class Rendezvous {
     awake_.push_back(sender);
   }
 
-  /// As far as the rank gets by itself or with a partner that stands ready.
+  /// Runs the rank as far as it gets by itself or with a partner that stands ready.
   void advance(std::uint32_t rank) {
     while (!done(rank)) {
       const Action& a = now(rank);
@@ -132,7 +132,7 @@ class Rendezvous {
     }
   }
 
-  /// A rank that stands at a send when none can go on: one of a ring.  Forward messages first.
+  /// When no rank can go on, returns one that stands at a send: one of a ring. Forward messages come first.
   [[nodiscard]] std::optional<std::uint32_t> stuck() const {
     std::optional<std::uint32_t> found;
     bool all_done = true;
@@ -219,7 +219,7 @@ void run(State& s) {
   }
 }
 
-/// What one rank sends to another, that one receives: of the same stages, the same microbatches, in the same order.
+/// Every message that one rank sends, the other one receives: of the same stages and microbatches, in the same order.
 std::string after(const State& s) {
   struct Message {
     std::uint32_t rank, peer, to, microbatch;  ///< `to`: stage that takes it

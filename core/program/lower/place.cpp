@@ -89,7 +89,8 @@ void run(State& s) {
   }
 }
 
-/// In each pipe every layer lies on one virtual stage, in order; the embedding on the first, the head on the last.
+/// In each pipe every layer lies on one virtual stage, in order. The embedding lies on the first stage, the head on the
+/// last.
 std::string after(const State& s) {
   for (std::uint32_t pipe = 0; pipe < s.map.pipes(); ++pipe) {
     std::uint32_t next = 0;

@@ -10,9 +10,9 @@ namespace {
 ///
 ///     mid = norm1(x + dropout(attention(x)))        y = norm2(mid + dropout(feed-forward(mid)))
 ///
-/// Kept for the backward pass, in 16 bits, without a tensor axis: x, mid and the
-/// two sums 8 sbh, queries, keys and values 6, context 2, feed-forward 16, two
-/// masks 2: the 34 sbh of layers with norms in front, beside the attention core.
+/// Activations kept for the backward pass, in 16 bits, without a tensor axis: x, mid and the two sums 8 sbh, queries,
+/// keys and values 6, context 2, feed-forward 16, two masks 2. That is the 34 sbh of layers with norms in front, beside
+/// the attention core.
 class PostNormLayer {
  public:
   explicit PostNormLayer(State& c) : c_(c), hidden_(c.hidden), gradient_(c.hidden_gradient) { declare(); }
@@ -39,7 +39,8 @@ class PostNormLayer {
   }
 
  private:
-  /// A part's way back from its sum with the residual: the gradient of the sum, of the part behind dropout, and whole.
+  /// The way back through one part of the layer, from its sum with the residual: the gradient of the sum, of the part
+  /// behind dropout, and whole.
   struct Branch {
     BufferId part{}, summed{}, mask{}, sum{}, stats{}, sum_gradient{}, dropped{}, whole{}, input_gradient{},
         input_part{};
@@ -98,7 +99,7 @@ class PostNormLayer {
     qkv_gradient_ = flat("qkv.gradient", Role::workspace, c_.tokens * c_.qkv_width);
     if (c_.context > 1) c_.program.buffers[index(qkv_gradient_)].shard = c_.program[qkv_].shard;
     if (c_.grid) {
-      // A weight's gradient is made there as parts in workspaces: whose tokens it is from, these tell.
+      // A grid makes a weight's gradient as parts in workspaces; these shards say whose tokens it is from.
       const auto tell = [&](BufferId buffer, std::uint64_t columns) {
         c_.program.buffers[index(buffer)].shard = Shard{
             position_dim(c_, Rows::context), wide_sequences(c_), {columns, columns, c_.layout.wide_features, false}};
@@ -108,7 +109,7 @@ class PostNormLayer {
       c_.program.buffers[index(qkv_gradient_)].shard = c_.program[qkv_].shard;
     }
     attention_.input_gradient = stream("input.gradient", Role::workspace, c_.act, false);
-    // Of its own on a grid, where a sum that is lost must not find the other branch's.
+    // A grid has a buffer of its own here, so that a lost sum does not find the other branch's.
     ffn_.input_gradient =
         c_.grid ? stream("ffn.input.gradient", Role::workspace, c_.act, false) : attention_.input_gradient;
     mid_gradient_ = stream("mid.gradient", Role::workspace, c_.act, true);
@@ -159,7 +160,7 @@ class PostNormLayer {
     close(b, ffn_, read(mid_), write(hidden_, 1));
   }
 
-  /// Sum with the residual, then norm.
+  /// Adds the residual, then norms.
   void close(BlockBuilder& b, const Branch& branch, Operand residual, Operand out) {
     const BufferId x = summed(b, branch.part, branch.summed);
     Kernel k = c_.kernel(KernelKind::residual_forward, Pass::forward, c_.rows, c_.hidden_width);
@@ -176,7 +177,7 @@ class PostNormLayer {
     c_.sharding.norm_forward(c_, b, branch.norm, read(branch.sum), out, write(branch.stats));
   }
 
-  /// `w` takes the weight gradients of products: `b` again, or the block that runs later.
+  /// `w` takes the weight gradients of products: it is `b` again, or the block that runs later.
   void emit_backward(BlockBuilder& b, BlockBuilder& w) {
     const Operand dy2 = open(b, ffn_, read(gradient_, c_.split_backward ? 1 : 0));
     c_.sharding.input_gradient(c_, b, down(), dy2, act_gradient_);
@@ -193,7 +194,8 @@ class PostNormLayer {
     column_gradients(b, w, qkv(), qkv_gradient_, x1, attention_, gradient_);
   }
 
-  /// From the norm's output gradient to the branch's, whole; the sum's stays for the residual.
+  /// Goes from the gradient of the norm's output to the branch's, whole; the gradient of the sum stays for the
+  /// residual.
   Operand open(BlockBuilder& b, const Branch& branch, Operand dy) {
     b.compute(c_.kernel(KernelKind::fill, Pass::input_gradient, c_.rows, c_.hidden_width),
               {write(branch.sum_gradient)});
@@ -212,7 +214,7 @@ class PostNormLayer {
     return read(branch.whole);
   }
 
-  /// Gradients of a column-parallel product; `dx` is its input's, with what came along the residual.
+  /// Gradients of a column-parallel product; `dx` is the gradient of its input, with what came along the residual.
   void column_gradients(BlockBuilder& b, BlockBuilder& w, const Product& p, BufferId dy, BufferId x,
                         const Branch& branch, BufferId dx) {
     c_.sharding.input_gradient(c_, b, p, read(dy), branch.input_gradient);

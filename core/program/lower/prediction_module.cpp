@@ -2,18 +2,16 @@
 
 #include "core/program/lower/tensor_1d.hpp"
 
-// Multi-token prediction (DeepSeek-AI, "DeepSeek-V3 technical report", 2024,
-// section 2.2).  Module k takes the stream that the model, or module k - 1, has
-// put out, h, and the embedding of the token k ahead, e, and puts
+// Multi-token prediction (DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 2.2). Module k takes the stream h
+// that the model, or module k - 1, has put out, and the embedding e of the token k ahead. It puts
 //
 //     norm(h) W_1 + norm(e) W_2            the projection of both side by side, as two matrices
 //
-// into a transformer layer, whose result goes to the model's head behind a norm
-// of the module's own.  Program and weights number it as two layers: this one,
-// and the transformer layer above it.  The last stage has all modules.
+// into a transformer layer, whose result goes to the model's head behind a norm of the module's own. The Program and
+// the weights number it as two layers: this one, and the transformer layer above it. The last stage has all modules.
 //
-// Every tensor rank makes the projection of its rows (all of them without
-// sequence parallelism), so it takes no messages.
+// Every tensor rank makes the projection of its rows (all rows without sequence parallelism), so the projection takes
+// no messages.
 
 namespace orrery::lowering {
 namespace {
@@ -55,7 +53,7 @@ class PredictionModule {
     c_.sharding.norm_backward(c_, b, token_norm(), read(words_out_gradient_), read(words_), read(words_stats_),
                               update(words_gradient_), std::nullopt);
     if (c_.sequence_parallel) b.seam(Collective::Kind::all_gather, {read(words_gradient_), write(whole_)});
-    // Nothing passes the projection by, and what it took may stand in the same buffer.
+    // Nothing bypasses the projection, and its input may stand in the same buffer.
     b.compute(clear, {write(no_residual_)});
     c_.sharding.norm_backward(c_, b, hidden_norm(), read(hidden_out_gradient_), read(c_.hidden), read(hidden_stats_),
                               write(c_.hidden_gradient), read(no_residual_));

@@ -68,15 +68,15 @@ BlockId layer_block(const State& s, const Chunk& whole, Phase phase, std::uint32
 
 bool takes_gradient(Phase p) { return is_backward(p) || p == Phase::weight; }
 
-/// How many receives stand before an action that are for later ones: receives of a direction come in an order, and
-/// a pass needs its own and those of earlier passes.
+/// How many receives before an action are for later actions: receives of one direction come in order, and a pass needs
+/// its own and those of earlier passes.
 class ReceivesAhead {
  public:
   ReceivesAhead(std::size_t chunks, std::uint32_t microbatches) : microbatches_(microbatches) {
     for (Direction& d : directions_) d.place.resize(chunks * microbatches);
   }
 
-  /// `whole`: the action's chunk, or of which it is a part.
+  /// `whole` is the action's chunk, or the chunk that it is part of.
   std::uint32_t see(const Action& a, std::uint32_t whole) {
     if (is_message(a.phase)) {
       const bool hidden = a.phase == Phase::receive_hidden;
@@ -93,7 +93,8 @@ class ReceivesAhead {
 
  private:
   struct Direction {
-    std::vector<std::uint32_t> place;  ///< of a pass's message among all, from 1; 0: not received, or from this rank
+    std::vector<std::uint32_t> place;  ///< place of a pass's message among all, from 1; 0: not received, or from this
+                                       ///< rank
     std::uint32_t issued = 0;
     std::uint32_t needed = 0;
   };
@@ -171,7 +172,7 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
     slots.push_back({block, layer, a.microbatch, repeat, step, 0});
   };
   const auto layers =
-      static_cast<std::uint32_t>(state.model.layers);  // the head takes what a layer behind the last would
+      static_cast<std::uint32_t>(state.model.layers);  // the head takes the number of a layer behind the last one
   const Chunk& chunk = stage.chunks[a.chunk];
   if (!per_module(a.phase)) {
     run(block_of(stage, chunk, a.phase), layer_of(a.phase, chunk));
@@ -194,7 +195,7 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
       run(same, at(first), i - first, up ? 1 : -1);
     }
   };
-  // The top layer of a chunk has nobody beside whom its activations could go down or come up.
+  // The top layer of a chunk has no neighbour beside which its activations could go down or come up.
   const std::uint32_t top = whole.low_layer + whole.layers - 1;
   const bool has_top = chunk.layers > 0 && end - 1 == top;
   const bool copies_top = state.copying && has_top && state.activations_on_host[top];

@@ -79,8 +79,8 @@ BlockId copy_of(State& s, BlockId of) {
   return BlockId{static_cast<std::uint32_t>(s.drafts.size() - 1)};
 }
 
-/// Blocks of their own where only some layers of a kind recompute: they differ
-/// forward too, in what is left alive.
+/// Where only some layers of a kind recompute, they have blocks of their own: they differ in the forward pass too, in
+/// what is left alive.
 BlockId recomputing(const State& s, const LayerKind& kind, Phase phase) {
   const ModuleBlocks& blocks = s.blocks(phase);
   return blocks[kind].recomputed != no_block ? blocks[kind].recomputed : blocks[kind].plain;

@@ -79,9 +79,8 @@ void run(State& s) {
   for (Stage& stage : s.stages) stage.step = orders[stage.number];
 }
 
-/// Each chunk runs every microbatch of its pipe forward once, later backward once and, where
-/// backward is split, its weight gradients once after that; the blocks
-/// but those of setup hold compute alone.
+/// Each chunk runs every microbatch of its pipe forward once, later backward once and, where backward is split, its
+/// weight gradients once after that. All blocks except those of setup hold compute alone.
 std::string after(const State& s) {
   for (const Stage& stage : s.stages) {
     // How far each microbatch of each chunk has come.

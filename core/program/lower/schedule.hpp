@@ -9,7 +9,7 @@
 
 namespace orrery::lowering {
 
-/// What a schedule knows of a plan.
+/// What a schedule sees of a plan.
 struct PipelineShape {
   std::uint32_t ranks = 1, chunks = 1, microbatches = 1;
   ActionTimes times = {};  ///< for which a searched order is short
@@ -51,13 +51,13 @@ Orders schedule_zb_h2(const PipelineShape&);
 /// and weight gradient, or, where it waits, one found by search for the shape's times.
 Orders schedule_zb_v(const PipelineShape&);
 
-/// On a V, holding (p + 2) / 2 or (p + 4) / 3 microbatches of a rank's share
-/// (the same source): a pattern that repeats for every microbatch.
+/// On a V, a pattern that repeats for every microbatch and holds (p + 2) / 2 or (p + 4) / 3 microbatches of a rank's
+/// share (the same source).
 Orders schedule_v_half(const PipelineShape&);
 Orders schedule_v_min(const PipelineShape&);
 
-/// DualPipe cut in the middle, on a V (DeepSeek-AI, DualPipe, 2025): forwards and
-/// backwards of the two chunks as neighbours.  Requires microbatches of at least twice the ranks.
+/// DualPipe cut in the middle, on a V (DeepSeek-AI, DualPipe, 2025): forwards and backwards of the two chunks stand
+/// next to each other. Requires microbatches of at least twice the ranks.
 Orders schedule_dualpipe_v(const PipelineShape&);
 
 /// How long orders of a split backward pass take at the shape's times, in exact
@@ -68,8 +68,8 @@ struct OrderTimes {
 };
 [[nodiscard]] OrderTimes times_of(const Orders&, const PipelineShape&, const StageMap&);
 
-/// A list scheduler's orders for the V, tried with several tastes: the one with
-/// the shortest span, then makespan; `best` unless one is shorter.  Deterministic.
+/// A list scheduler's orders for the V, tried with several tastes. The result is the order with the shortest span, then
+/// makespan; `best` unless one is shorter. Deterministic.
 [[nodiscard]] Orders search_zb_v(const PipelineShape&, Orders best);
 
 /// Two pipelines in opposite directions, in units of p microbatches that fit
@@ -81,13 +81,13 @@ Orders schedule_chimera(const PipelineShape&);
 /// other and weight gradients in the last bubbles (DeepSeek-V3 Technical Report, 2024).
 Orders schedule_dualpipe(const PipelineShape&);
 
-/// None for a custom schedule.
+/// Null for a custom schedule.
 [[nodiscard]] Schedule schedule_of(ScheduleName);
 
 /// Compute order of a plan, custom or not, for that many microbatches.
 [[nodiscard]] Orders orders_of(const Plan&, std::uint32_t microbatches);
 
-/// The same to be written down.
+/// The same as an order that can be written down.
 [[nodiscard]] ComputeOrder compute_order(const Plan&, std::uint32_t microbatches);
 
 }  // namespace orrery::lowering

@@ -13,7 +13,7 @@ class List {
   List(std::uint32_t near, std::uint32_t microbatches) : near_(near), half_(microbatches / 2) {}
 
   void forward(bool near) { push(Phase::forward, near, forwards_[near ? 0 : 1]++); }
-  /// Input and weight gradients, or the first alone: then the second waits in line.
+  /// Makes input and weight gradients, or only the first: then the second waits in line.
   void backward(bool near, bool whole = true) {
     const std::uint32_t j = backwards_[near ? 0 : 1]++;
     push(Phase::backward, near, j);

@@ -16,17 +16,17 @@ class Order {
     order_.push_back({Phase::backward, chunk, backwards_[chunk]++});
     order_.push_back({Phase::weight, chunk, backwards_[chunk] - 1});
   }
-  /// Without its weight gradient, which waits.
+  /// The input gradient without its weight gradient, which waits.
   void input_gradient(std::uint32_t chunk) {
     order_.push_back({Phase::backward, chunk, backwards_[chunk]});
     waiting_.emplace_back(chunk, backwards_[chunk]++);
   }
-  /// The one that has waited longest.
+  /// The weight gradient that has waited longest.
   void weight() {
     order_.push_back({Phase::weight, waiting_.front().first, waiting_.front().second});
     waiting_.pop_front();
   }
-  /// Neighbours, so that the messages of one move beside the other.
+  /// The two are neighbours, so that the messages of one move beside the other.
   void pair(std::uint32_t forward_chunk, std::uint32_t backward_chunk) {
     forward(forward_chunk);
     backward(backward_chunk);
@@ -55,7 +55,7 @@ Orders schedule_dualpipe_v(const PipelineShape& shape) {
     times(below, [&](std::uint32_t) { o.input_gradient(1), o.weight(), o.forward(1); });
     times(m - 2 * p + i + 1, [&](std::uint32_t) { o.pair(0, 1), o.pair(1, 0); });
     times(below, [&](std::uint32_t) { o.backward(1), o.pair(1, 0); });
-    // The way out: whole, then, from the middle on, input gradients alone.
+    // The way out: whole backwards first, then, from the middle on, input gradients alone.
     times(i + 1, [&](std::uint32_t k) {
       const std::uint32_t middle = (i + 1) / 2;
       const bool late = k > middle, odd = i % 2 == 1;

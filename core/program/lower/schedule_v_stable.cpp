@@ -7,11 +7,10 @@
 namespace orrery::lowering {
 namespace {
 
-// Qi et al., "Pipeline Parallelism with Controllable Memory", 2024: with all
-// actions of one unit, a microbatch passes the V at fixed offsets, and every
-// six units the next one follows.  What differs is how fast it moves down and
-// up the ranks; a chunk lives from its forward to its weight gradient, so the
-// lives of a rank's two chunks, in units of six, are what it holds.
+// Qi et al., "Pipeline Parallelism with Controllable Memory", 2024: with all actions of one unit, a microbatch passes
+// the V at fixed offsets, and the next one follows every six units. The variants differ in how fast it moves down and
+// up the ranks. A chunk lives from its forward to its weight gradient. The lives of a rank's two chunks, in units of
+// six, say how many chunks it holds.
 
 constexpr std::uint32_t period = 6;
 
@@ -20,14 +19,14 @@ struct Offsets {
   std::uint32_t forward[2], backward[2];
 };
 
-/// Two units a stage where the first forward and the second backward go down, one where they go up again: on every
-/// rank the lives of both chunks last 6 p and a little.
+/// Two units a stage where the first forward and the second backward go down, one where they go up again: on every rank
+/// both chunks together live 6 p units and a little.
 Offsets v_half_offsets(std::uint32_t p, std::uint32_t i) {
   const std::uint32_t turn = 3 * p - 2, even = p % 2 == 0 ? 3 : 0;  // 3: no two actions of a rank at once
   return {{2 * i, turn - i}, {6 * p - 2 + even - i, turn + 1 + even + 2 * i}};
 }
 
-/// One unit a stage all the way: 4 p and a little.
+/// One unit a stage all the way: both chunks live 4 p units and a little.
 Offsets v_min_offsets(std::uint32_t p, std::uint32_t i) {
   const std::uint32_t third = p % 3 == 0 ? 2 : 0;
   return {{i, 2 * p - 1 - i}, {4 * p - 1 + third - i, 2 * p + third + i}};
@@ -69,7 +68,7 @@ std::uint32_t held(const Offsets& o, const std::array<std::uint32_t, 2>& weight)
   return most;
 }
 
-/// The four offsets, and weight gradients in the two units that are left, so that least is held.
+/// The four offsets, with weight gradients in the two units that are left, so that as little as possible is held.
 Pattern pattern_of(const Offsets& o) {
   Pattern pattern;
   for (std::uint32_t c = 0; c < 2; ++c) {

@@ -33,7 +33,7 @@ class VOrder {
   std::uint32_t forwards_[2] = {}, backwards_[2] = {}, weights_[2] = {};
 };
 
-/// For equal times and at least 2 p - 1 microbatches; with fewer, cut down.
+/// The order for equal times and at least 2 p - 1 microbatches; with fewer, that order is cut down.
 Orders for_equal_times(const PipelineShape& shape) {
   const std::uint32_t p = shape.ranks, n = std::max(shape.microbatches, 2 * p - 1);
   const auto times = [](std::uint32_t count, auto&& what) {
@@ -60,7 +60,7 @@ Orders for_equal_times(const PipelineShape& shape) {
   return orders;
 }
 
-/// Ranks x ranks x microbatches up to which a search takes less than about a tenth of a second.
+/// Largest ranks x ranks x microbatches for which a search takes less than about a tenth of a second.
 constexpr std::uint64_t search_limit = 1U << 14;
 
 }  // namespace

@@ -16,13 +16,13 @@ constexpr Time never = std::numeric_limits<Time>::max();
 /// Choices of one try.
 struct Taste {
   bool forward_first = false;  ///< before input gradients
-  bool low_forward = false;    ///< of two forwards that could run, the one of chunk 0
+  bool low_forward = false;    ///< when two forwards could run, prefer the one of chunk 0
   bool low_backward = false;
   bool keeps_room = false;  ///< chunk 0 leaves room for one chunk that comes back up
-  Time patience = 0;        ///< a weight gradient may delay what is known to come by so much
+  Time patience = 0;        ///< how long a weight gradient may delay an action that is known to come
 };
 
-/// Makes an order by running it: whichever rank can do something first does what its taste prefers; weight gradients
+/// Makes an order by running it. The rank that can do something first does what its taste prefers; weight gradients
 /// fill the gaps.
 class Run {
  public:
@@ -63,7 +63,7 @@ class Run {
   [[nodiscard]] Time& at(std::vector<Time>& ends, std::uint32_t stage, std::uint32_t m) {
     return ends[std::size_t{stage} * shape_.microbatches + m];
   }
-  /// When what stage `of` makes is on the rank.
+  /// When the output of stage `of` reaches the rank.
   [[nodiscard]] Time arrival(std::vector<Time>& ends, std::uint32_t of, std::uint32_t m, std::uint32_t rank) {
     const Time end = at(ends, of, m);
     return end == never || map_.rank(of) == rank ? end : end + Time{shape_.times.message};
@@ -71,7 +71,7 @@ class Run {
   [[nodiscard]] Time forward_ready(std::uint32_t r, std::uint32_t c) {
     const RankState& s = ranks_[r];
     const std::uint32_t m = s.forwards[c];
-    // In flight at most 2 p chunks; one whose weight gradient waits counts as a half, and of these two more fit.
+    // At most 2 p chunks are in flight. One whose weight gradient waits counts as a half, and two more such chunks fit.
     const std::uint32_t limit = 2 * shape_.ranks - (c == 0 && taste_.keeps_room ? 1 : 0);
     if (m == shape_.microbatches || s.in_flight >= limit ||
         2 * (s.in_flight + 1) + s.waiting.size() > 4 * std::size_t{shape_.ranks} + 4) {

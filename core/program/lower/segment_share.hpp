@@ -11,16 +11,17 @@ struct State;
 
 /// How ranks share one segment of a parameter table, and the sum that is its gradient.
 struct SegmentShare {
-  AxisList own;    ///< over which ZeRO shares it out: of State::shard_axes those that do not cut its parameters anyway
-  AxisList sum;    ///< over which ranks hold parts of the sum: those that cut tokens and none of its parameters
-  AxisList left;   ///< of these, what is left to sum over once ZeRO has scattered the sums over `own`
+  AxisList own;    ///< axes over which ZeRO shares it out: those of State::shard_axes that do not cut its parameters
+                   ///< anyway
+  AxisList sum;    ///< axes over which ranks hold parts of the sum: those that cut tokens and none of its parameters
+  AxisList left;   ///< axes of `sum` that are left to sum over once ZeRO has scattered the sums over `own`
   AxisList alike;  ///< axes of tensor parallelism, and the expert axis, along which ranks hold the same values
   std::uint64_t first = 0;  ///< element where the rank's part begins in a buffer that holds such parts alone
   std::uint64_t count = 0;  ///< elements of that part
 };
 
-/// The shares of all segments, with what follows from them for a whole plan.  Passes ask for them once for each module
-/// of each bucket of each stage; they are found once, when the tables are declared.
+/// The shares of all segments, with what follows from them for a whole plan. The tables' declaration finds them once,
+/// because passes ask for them for each module of each bucket of each stage.
 struct SegmentShares {
   std::vector<std::vector<SegmentShare>> of_table;  ///< by parameter table and segment
   std::vector<Lane> scatter_lanes;                  ///< of the collectives over SegmentShare::own
@@ -41,7 +42,7 @@ struct SegmentShares {
                                               const ParameterSegment& segment) {
   return share_of(s, table, segment).own;
 }
-/// The group of the collectives over them: of one rank where there are none, and what it sends it keeps.
+/// The group of the collectives over these axes. Without axes it is a group of one rank, which keeps what it sends.
 [[nodiscard]] GroupId share_group(State&, const AxisList& own_axes);
 [[nodiscard]] Lane lane_over(const AxisList&);
 

@@ -11,8 +11,8 @@
 namespace orrery::lowering {
 namespace {
 
-/// Layers of each stage from its first on, as many as the plan says.  Flash
-/// attention keeps no scores that could be made again.
+/// Marks layers of each stage from its first on, as many as the plan says. Flash attention keeps no scores that could
+/// be made again.
 std::vector<bool> recomputed_layers(const Plan& plan, std::uint64_t layers) {
   const bool any = plan.recompute == Recompute::full ||
                    (plan.recompute == Recompute::selective && *plan.attention == AttentionKernel::unfused);
@@ -24,7 +24,7 @@ std::vector<bool> recomputed_layers(const Plan& plan, std::uint64_t layers) {
   return out;
 }
 
-/// Layers of each stage down from its last, as many eighths as the plan says, rounded up.
+/// Marks layers of each stage down from its last, as many eighths as the plan says, rounded up.
 std::vector<bool> last_layers(const Plan& plan, std::uint32_t eighths) {
   std::vector<bool> out;
   for (const std::uint32_t layers : *plan.stage_layers) {
@@ -34,7 +34,7 @@ std::vector<bool> last_layers(const Plan& plan, std::uint32_t eighths) {
   return out;
 }
 
-/// Layers of each stage up from its first.
+/// Marks layers of each stage up from its first.
 std::vector<bool> first_layers(const Plan& plan, std::uint32_t eighths) {
   std::vector<bool> out;
   for (const std::uint32_t layers : *plan.stage_layers) {
@@ -63,7 +63,7 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, OrderMemo& o,
   predictions = static_cast<std::uint32_t>(model.prediction_modules);
   add_kinds();
   recomputes = recomputed_layers(plan, model.layers);
-  // Bounds make the blocks of one layer from plans that split no stages.
+  // Lower bounds on plans take the blocks of one layer while stages are not split yet.
   states_on_host = plan.stage_layers ? last_layers(plan, *plan.offload_states)
                                      : std::vector<bool>(model.layers, plan.offload_states > 0U);
   ends_on_host = plan.offload_states == 8U;
@@ -75,12 +75,12 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, OrderMemo& o,
     recomputes.push_back(false);
     recomputes.push_back(!plan.recompute_layers && recomputes.front());
   }
-  // Prediction modules are the head's.
+  // Prediction modules go with the head.
   states_on_host.resize(numbered_layers(model), ends_on_host);
   weights_on_host.resize(numbered_layers(model), false);
   activations_on_host.resize(numbered_layers(model), false);
   two_way = map.two_way();
-  // Else each has an embedding beside its head.
+  // Otherwise each rank with a head has an embedding beside it.
   tied_apart = (model.tied_embeddings || predictions > 0) && head_rank != 0 && !two_way;
   sequence_parallel = plan.sequence_parallel && tensor > 1;
   sequences = plan.microbatch_size;
@@ -328,7 +328,7 @@ ShardDim position_dim(const State& s, Rows rows) {
 }
 
 bool is_in(GradientPart part, const ParameterTable& table, const ParameterSegment& segment) {
-  // The authors of split passes leave products of layers alone to weight actions.
+  // The authors of split passes leave the products of layers to weight actions.
   const bool product = of_layers(table) && table.module != "prediction" && segment.decay;
   switch (part) {
     case GradientPart::all: return true;

@@ -18,7 +18,7 @@ enum class Phase : std::uint8_t {
   setup,
   clear,
   forward,
-  backward,  ///< all of it, or, where the schedule splits it, what the stage before waits for
+  backward,  ///< all of backward, or, where the schedule splits it, the part that the stage before waits for
   weight,    ///< the weight gradients of layers, where the schedule splits backward
   norm,
   update,
@@ -36,7 +36,8 @@ enum class Phase : std::uint8_t {
   receive_gradient,
   send_gradient,
   reduce,
-  reduce_first,  ///< of what passes add to gradients before their weight actions, where ZeRO cuts those of a split pass
+  reduce_first,  ///< reduces gradients that passes add to before their weight actions, where ZeRO cuts those of a split
+                 ///< pass
   gather,        ///< of the chunk's gradients, and of its updated weights
   combine,       ///< of the gradients' parts once all microbatches are reduced
   sum_pipes,     ///< gradients over the two ranks that hold the chunk, where there are two pipes
@@ -57,7 +58,7 @@ inline constexpr std::size_t phases = static_cast<std::size_t>(Phase::mean_loss)
   return static_cast<std::size_t>(p) - static_cast<std::size_t>(Phase::receive_hidden);
 }
 
-/// In place of a block: the phase does nothing for the module, or the chunk has no such message.
+/// Stands in place of a block where the phase does nothing for the module, or the chunk has no such message.
 inline constexpr BlockId no_block{~std::uint32_t{0}};
 
 /// One entry of a stage's list.
@@ -68,8 +69,8 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-/// Neighbouring modules of one pipeline rank that an action covers: the
-/// embedding, then layers, then the head and with it the prediction modules.
+/// Neighbouring modules of one pipeline rank that an action covers: the embedding, then layers, then the head, and with
+/// it the prediction modules.
 struct Chunk {
   bool embedding = false;
   std::uint32_t low_layer = 0;  ///< lowest of them
@@ -83,11 +84,10 @@ struct Chunk {
   std::array<BlockId, 4> transfers{no_block, no_block, no_block, no_block};  ///< receive_hidden .. send_gradient
 };
 
-/// One rank of the pipeline: what it holds and what it does.
+/// One rank of the pipeline: its chunks and its actions.
 ///
-/// `chunks` are those that `place` gave it, one for each of its virtual stages
-/// from the lowest on, and behind them the parts of them (gradient buckets)
-/// that later passes refer to.
+/// The first `chunks` are those that `place` made, one for each of its virtual stages from the lowest on. Behind them
+/// stand parts of these (gradient buckets), which later passes refer to.
 struct Stage {
   std::uint32_t number = 0;
   std::uint32_t own_chunks = 0;  ///< of place
@@ -99,8 +99,8 @@ struct Stage {
 /// Blocks of a kind of layers.
 struct LayerBlocks {
   BlockId plain = no_block;
-  BlockId recomputed = no_block;  ///< of those that are recomputed, where others are not; no_block: the same as `plain`
-  /// Of those whose states, or weights too, are in host memory, where those of others are not.
+  BlockId recomputed = no_block;  ///< of recomputed layers, where other layers are not; no_block: the same as `plain`
+  /// Blocks of layers whose states, or weights too, are in host memory, where those of other layers are not.
   BlockId on_host = no_block, remote = no_block;
 };
 struct LayerKind;
@@ -122,13 +122,13 @@ struct ModuleBlocks {
 /// Where a module's states and weights live.
 enum class Home : std::uint8_t { device, states_on_host, all_on_host };
 
-/// What a layer's block does with copies of what lives in host memory: activations that wait there, weights.  A "case"
-/// is that of copy_case(), counted from 1; 0 is none.
+/// What a layer's block does with copies of data in host memory: activations that wait there, and weights. A "case" is
+/// a number from copy_case(), counted from 1; 0 is none.
 struct LayerCopies {
-  std::uint8_t down = 0;          ///< forward: beside its own work, what the layer before keeps goes down
+  std::uint8_t down = 0;          ///< forward: beside its own work, the activations that the layer before keeps go down
   std::uint8_t up = 0;            ///< backward: what the next layer down kept comes up
   bool awaits = false;            ///< backward: what it kept itself has been brought up
-  std::uint8_t next_weights = 0;  ///< those of the next layer come up: its kind's number, from 1
+  std::uint8_t next_weights = 0;  ///< the next layer's weights come up: the number of its kind, from 1
   bool awaits_weights = false;    ///< its own have
   static constexpr std::size_t cases = 4, kinds = 2;
   static constexpr std::size_t numbers = (cases + 1) * (cases + 1) * (kinds + 1) * 4;
@@ -141,14 +141,15 @@ struct LayerCopies {
 /// Blocks with such copies, by the layer's own case and LayerCopies::number.
 struct CopyingBlocks {
   std::array<std::array<std::array<BlockId, LayerCopies::numbers>, LayerCopies::cases>, module_phases> layer;
-  /// Of a chunk's top layer: activations after its forward, before its backward pass.
+  /// Blocks for a chunk's top layer: its activations go down after its forward pass and come up before its backward
+  /// pass.
   std::array<BlockId, LayerCopies::cases> last_down, first_up;
   std::array<BlockId, LayerCopies::kinds> first_weights;  ///< of the layer that a pass begins with
 };
 
-/// What lives in host memory, or on the disk, of a module whose states do.
+/// The part of a module in host memory, or on disk, where its states are offloaded.
 struct HostStates {
-  BufferId weights{};    ///< what the device's copy is made from after an update, or for each use
+  BufferId weights{};    ///< the source of the device's copy, after an update or for each use
   BufferId gradients{};  ///< while the host updates
   BufferId masters{};    ///< while the host updates, where states wait on the disk
   BufferId moments[2]{};
@@ -165,10 +166,10 @@ struct Module {
   BufferId masters{};     ///< only with has_master_weights
   BufferId moments[2]{};  ///< optimizer_moments of them; Adafactor: the first
   BufferId scales{};      ///< of moments in fp8 and fp16
-  /// What compute reads and adds to: the above, or copies that live for a while
-  /// where ZeRO keeps only this rank's part of gradients (2) or weights too (3).
+  /// The buffers that compute reads and adds to: those above, or copies that live for a while where ZeRO keeps only
+  /// this rank's part of gradients (2) or weights too (3).
   BufferId whole_weights{}, whole_gradients{};
-  /// Of gradients those in GradientPart::first, where a split pass has them scattered by themselves; else all.
+  /// The gradients of GradientPart::first, where a split pass scatters them by themselves; otherwise all.
   BufferId first_gradients{};
   HostStates host;  ///< only where Plan::offload_states says so
 };
@@ -180,7 +181,8 @@ struct LayerKind {
   Module State::*module;
   std::uint8_t number;                ///< its place in State::kinds
   bool mixture;                       ///< instead of a dense feed-forward part
-  std::uint32_t prediction = 0;       ///< from 1: brings the stream into that prediction module; 0: a transformer layer
+  std::uint32_t prediction = 0;       ///< from 1: brings the stream into the prediction module of that number; 0: a
+                                      ///< transformer layer
   std::vector<std::uint32_t> layers;  ///< their numbers, ascending
 };
 inline LayerBlocks& ModuleBlocks::operator[](const LayerKind& kind) { return layers[kind.number]; }
@@ -195,7 +197,7 @@ struct Scalars {
 class TensorSharding;
 class OrderMemo;
 
-/// Which mesh axes of a tensor-parallel algorithm cut what.
+/// Says which mesh axes of a tensor-parallel algorithm cut which dimensions.
 ///
 /// A layer is a chain of products that widen the residual stream (queries, keys
 /// and values; feed-forward up) and narrow it again, so there are two layouts
@@ -208,12 +210,12 @@ struct TensorLayout {
   AxisList vocabulary;                         ///< rows of the word table; its columns are cut as the stream's features
 };
 
-/// What the passes of one lowering refine: the input, sizes that follow from
-/// it, the declarations made so far, blocks as drafts, and what each stage does.
+/// The state that the passes of one lowering refine: the input, sizes that follow from it, the declarations made so
+/// far, blocks as drafts, and the actions of each stage.
 ///
 /// program_of() turns it into a Program at any time.
 struct State {
-  /// With the tensor algorithm `own`, or the plan's.
+  /// Uses the tensor algorithm `own`, or the plan's.
   State(const ModelSpec& model, const Workload& workload, const Plan& plan, OrderMemo& orders,
         const TensorSharding* own = nullptr);
 
@@ -228,14 +230,15 @@ struct State {
 
   // Sizes on one rank.
   std::uint32_t tensor, data, context, pipeline;
-  AxisList batch_split;     ///< axes that cut the sequences, those of tensor parallelism apart
+  AxisList batch_split;     ///< axes that cut the sequences, except those of tensor parallelism
   AxisList token_axes;      ///< axes that cut tokens: gradients are summed over those that do not cut the parameter
   StageMap map;             ///< virtual stages on pipeline ranks
   std::uint32_t head_rank;  ///< pipeline rank of the last virtual stage (of pipe 0); the first is on rank 0
   bool two_way;             ///< two pipes: every stage is on two ranks
   bool split_backward;      ///< weight gradients are actions of their own
   std::vector<bool> recomputes;      ///< by layer: whether its backward pass makes activations again
-  std::vector<bool> states_on_host;  ///< by layer; the embedding's and the head's where all eighths are
+  std::vector<bool> states_on_host;  ///< by layer; the embedding's and the head's states too where all eighths are
+                                     ///< offloaded
   bool ends_on_host;
   std::vector<bool> weights_on_host;      ///< by layer; its states are then, too
   std::vector<bool> activations_on_host;  ///< by layer, between its passes
@@ -291,12 +294,12 @@ struct State {
   [[nodiscard]] Home home_of(std::uint32_t layer) const;
   /// Whether any layer's activations wait in host memory.
   [[nodiscard]] bool offloads_activations() const;
-  /// Kinds of layers: dense ones where others are mixtures, then those others, or all; then what brings the stream into
-  /// each prediction module.
+  /// Kinds of layers: dense ones where others are mixtures, then those others, or all layers. Behind them comes what
+  /// brings the stream into each prediction module.
   std::vector<LayerKind> kinds;
   std::vector<std::uint8_t> kind_numbers;  ///< by layer
   [[nodiscard]] const LayerKind& kind_of(std::uint32_t number) const { return kinds[kind_numbers[number]]; }
-  /// That of all layers, or of the mixtures among them.
+  /// The kind of all layers, or of the mixtures among them.
   [[nodiscard]] const LayerKind& main_kind() const { return kinds[mixes_kinds(model) ? 1 : 0]; }
   [[nodiscard]] const Module& module_of(std::uint32_t number) const { return this->*kind_of(number).module; }
   void add_kinds();  ///< of the constructor
@@ -327,19 +330,19 @@ struct HeadMatrix {
 };
 [[nodiscard]] HeadMatrix head_matrix(const State&);
 
-/// Pairs of what a module has on the disk, and of that in host memory, up or down; none where it has nothing there.
+/// Pairs of a module's buffer on disk and its buffer in host memory, up or down; none where it has nothing there.
 [[nodiscard]] std::vector<Operand> disk_pairs(const State&, const Module&, Home, bool up);
 /// The weights that the host updates.
 [[nodiscard]] BufferId host_weights(const State&, const Module&, Home);
 
-/// Whether the segment is the first of a chunk; what lies in one chunk travels as one message.
+/// Whether the segment is the first of a chunk; all segments of one chunk travel as one message.
 [[nodiscard]] inline bool begins_chunk(const State& s, const ParameterTable& table, const ParameterSegment& segment) {
   return s.chunk > 0 && of_layers(table) && segment.offset % s.chunk == 0;
 }
 
-/// Copies queue by direction: 0 to the device, 1 from it, 2 from the disk, 3 to it.
+/// Copies queue by direction: lane 0 to the device, 1 from it, 2 from the disk, 3 to it.
 [[nodiscard]] Lane copy_lane(Tier from, Tier to);
-/// Collectives of a group queue on the lane of its axis, or on that of groups over several axes.
+/// Collectives of a group queue on the lane of its axis, or on the lane of groups over several axes.
 [[nodiscard]] Lane collective_lane(const Program&, GroupId);
 /// Lanes on which the tensor algorithm adds products to weight gradients.
 [[nodiscard]] std::vector<Lane> product_lanes(const State&);
@@ -348,16 +351,16 @@ struct HeadMatrix {
 [[nodiscard]] ShardDim stream_sequences(const State&);
 [[nodiscard]] ShardDim wide_sequences(const State&);
 
-/// Positions of a microbatch, the first dimension of every activation; whole: not cut along the context axis.
+/// Positions of a microbatch, the first dimension of every activation; `whole` is not cut along the context axis.
 enum class Rows : std::uint8_t { sequence_parallel, context, whole };
 [[nodiscard]] ShardDim position_dim(const State&, Rows);
 
-/// Where the word table lives of which the last stage reads rows: the embedding's, or its own copy.
+/// Where the word table lives whose rows the last stage reads: the embedding's, or its own copy.
 [[nodiscard]] HeadMatrix last_word_table(const State&);
 
-/// Which gradients of a module a microbatch's pass has completed.  ZeRO-2 and 3 keep whole gradients no longer than
-/// that, so a split backward pass has two of them scattered: products' (of layers' matrices) behind its weight action,
-/// all others before.
+/// Which gradients of a module a microbatch's pass has completed. ZeRO-2 and 3 keep whole gradients no longer than
+/// that, so a split backward pass scatters twice: the gradients of products (of layers' matrices) behind its weight
+/// action, all others before it.
 enum class GradientPart : std::uint8_t { all, first, products };
 [[nodiscard]] bool is_in(GradientPart, const ParameterTable&, const ParameterSegment&);
 [[nodiscard]] inline bool splits_copies(const State& s) { return s.zero >= 2 && s.split_backward; }
@@ -365,8 +368,8 @@ enum class GradientPart : std::uint8_t { all, first, products };
 [[nodiscard]] inline BufferId copy_of(const Module& m, GradientPart part) {
   return part == GradientPart::first ? m.first_gradients : m.whole_gradients;
 }
-/// Whether ZeRO-2 or 3 scatters gradients of the word table once behind the embedding's chunk, and once behind that of
-/// the head (or of prediction modules), which adds to them too.
+/// Whether ZeRO-2 or 3 scatters gradients of the word table twice: once behind the embedding's chunk, and once behind
+/// the chunk of the head (or of prediction modules), which adds to them too.
 [[nodiscard]] bool tied_between_chunks(const State&);
 
 /// Whether the buffer is a whole copy of weights or gradients of which the rank keeps a part.
@@ -378,14 +381,14 @@ enum class Share : std::uint8_t { none, some, all };
 
 /// The block of the layer in a phase.
 [[nodiscard]] BlockId block_of_layer(const State&, const ModuleBlocks&, std::uint32_t layer);
-/// That of a prediction module's transformer layer; modules count from 0.
+/// The block of a prediction module's transformer layer; modules count from 0.
 [[nodiscard]] BlockId block_of_prediction(const State&, const ModuleBlocks&, std::uint32_t module);
-/// A layer of each kind but those of prediction modules, two where some of a kind are recomputed (the first of the two)
-/// and others not.
+/// One layer of each kind except those of prediction modules. Where some layers of a kind are recomputed and others are
+/// not, there are two, the recomputed one first.
 [[nodiscard]] std::vector<std::uint32_t> one_of_each_kind(const State&);
 
-/// Calls visit(module, layer shift) for every module of the chunk, the head and
-/// the prediction modules first, at the layer of its lowest.
+/// Calls visit(module, layer shift) for every module of the chunk. The head and the prediction modules come first, at
+/// the layer of the chunk's lowest.
 template <class Visit>
 void for_each_module(const State& s, const Chunk& chunk, Visit&& visit) {
   if (chunk.head) {
@@ -411,7 +414,7 @@ void for_each_scattered(const State& s, const Chunk& bucket, GradientPart part, 
   visit(s.embedding, std::int8_t{0}, s.program.parameter_tables[s.embedding.table].segments.front());
 }
 
-/// Blocks of each module that build(state, module, home) makes, for layers here and there as they are.
+/// The blocks of each module that build(state, module, home) makes, one for each home that layers of a kind have.
 template <class Build>
 ModuleBlocks module_blocks(State& s, Build&& build) {
   const Home ends = s.ends_on_host ? Home::states_on_host : Home::device;
@@ -433,7 +436,7 @@ ModuleBlocks module_blocks(State& s, Build&& build) {
   return out;
 }
 
-/// The same where it makes no difference where states live.
+/// The same where the home of states makes no difference.
 template <class Build>
 ModuleBlocks same_module_blocks(State& s, Build&& build) {
   ModuleBlocks out;
@@ -456,7 +459,7 @@ ModuleBlocks same_module_blocks(State& s, Build&& build) {
 [[nodiscard]] constexpr bool is_backward(Phase p) {
   return p == Phase::backward || p == Phase::backward_to_other || p == Phase::backward_last;
 }
-/// Layers that keep the same activations: of a kind, as it is or recomputed.
+/// A number for layers that keep the same activations: of one kind, recomputed or not.
 [[nodiscard]] std::size_t copy_case(const State&, std::uint32_t layer);
 /// What the layer's run in a phase copies, in a chunk of `place`.
 [[nodiscard]] LayerCopies layer_copies(const State&, const Chunk& whole, Phase, std::uint32_t layer);
@@ -465,16 +468,16 @@ ModuleBlocks same_module_blocks(State& s, Build&& build) {
 /// only between their beginning and their end, and none is left.
 [[nodiscard]] std::string wrong_lives(const State&, const std::function<bool(BufferId)>& watched);
 
-/// Lives from setup on, through every step.
+/// Whether the buffer lives from setup on, through every step.
 [[nodiscard]] bool is_persistent(const Buffer&);
 
 /// Declares parameter tables, persistent buffers and scalars.
 void declare_parameters(State&);
 
-/// Appends what the action runs, blocks numbered as drafts.
+/// Appends the slots that the action runs, with blocks numbered as drafts.
 void add_slots(const State&, const Stage&, const Action&, std::vector<Slot>& slots);
 
-/// The Program that the state stands for; takes its parts.
+/// The Program that the state stands for; moves its parts out.
 [[nodiscard]] Program program_of(State&&);
 
 }  // namespace orrery::lowering

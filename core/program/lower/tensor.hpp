@@ -18,7 +18,7 @@ struct Product {
   bool widens;              ///< takes the residual stream; else gives it
   bool transposed = false;  ///< the head, whose matrix is stored like the word table
   Scope scope = Scope::layer_microbatch;
-  std::uint64_t rows = 0;  ///< of a rank, the first of its buffers; 0: all tokens
+  std::uint64_t rows = 0;  ///< rows on a rank, the first of its buffers; 0: all tokens
 };
 
 /// A norm's kernels and operands, for layers and head alike.
@@ -31,8 +31,8 @@ struct NormSite {
   std::int8_t layer_shift = 0;  ///< to the layer that has the parameters
 };
 
-/// A tensor-parallel algorithm: what its axes cut, and what ranks do where a
-/// single device has a matrix product, a norm or a word table.
+/// A tensor-parallel algorithm: what its axes cut, and what ranks do where a single device has a matrix product, a norm
+/// or a word table.
 ///
 /// tensor_1d_*.cpp write the compute order of embedding, layer and head once,
 /// in these terms; authors of an algorithm add a class and a line in
@@ -59,7 +59,7 @@ class TensorSharding {
   virtual void norm_backward(State&, BlockBuilder&, const NormSite&, Operand dy, Operand x, Operand stats, Operand dx,
                              std::optional<Operand> residual) const = 0;
 
-  /// x = the words' rows of the table, whole.  `tokens` and x are this rank's.
+  /// x = the words' rows of the table. x is whole. `tokens` and x are this rank's.
   virtual void embed_forward(State&, BlockBuilder&, BufferId tokens, BufferId x) const = 0;
   virtual void embed_backward(State&, BlockBuilder&, BufferId tokens, BufferId dx) const = 0;
 };
@@ -79,7 +79,7 @@ class TensorSharding {
 /// A flat buffer of its own; `name` is told apart by the caller.
 [[nodiscard]] BufferId flat_buffer(State&, std::string name, Role, Scope, DType, std::uint64_t count);
 
-/// Type of a product's arithmetic: the head's is that of its operands, for a loss in fp8 would suffer.
+/// Type of a product's arithmetic. The head's is that of its operands, because a loss would suffer in fp8.
 [[nodiscard]] inline DType compute_type(const State& s, const Product& p) { return p.transposed ? s.act : s.product; }
 
 /// Rows of x and y on one rank.

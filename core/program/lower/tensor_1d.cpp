@@ -74,7 +74,7 @@ class Megatron final : public TensorSharding {
         b.compute(weight, {dy, x, stats, dgamma});
       }
     };
-    // In the memory of the weight its gradient comes after the last op that reads that.
+    // A gradient in the memory of the weight comes after the last op that reads the weight.
     const bool shared = c.program[dgamma.buffer].reuses.has_value();
     if (!shared) weight_gradient();
     Kernel input = c.kernel(layer ? KernelKind::layer_norm_backward_input : KernelKind::rms_norm_backward_input,
@@ -110,7 +110,7 @@ const TensorSharding& tensor_1d() {
 void build_model(State& c) {
   const ShardDim feature{c.model.hidden, c.model.hidden, c.layout.stream_features, false};
   c.hidden = c.activation("hidden", Role::activation, Scope::layer_microbatch, c.act, feature, c.sequence_parallel);
-  // Layers pass one gradient on, adding to it, unless weight gradients still need what it was.
+  // Layers pass one gradient on and add to it, unless weight gradients still need its old value.
   c.hidden_gradient =
       c.activation("hidden.gradient", Role::workspace, c.split_backward ? Scope::layer_microbatch : Scope::microbatch,
                    c.act, feature, c.sequence_parallel);

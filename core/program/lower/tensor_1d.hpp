@@ -4,26 +4,24 @@
 
 namespace orrery::lowering {
 
-/// Forward and backward blocks of the embedding, of one layer and of the head,
-/// with compute on local shapes and a seam wherever a tensor's layout changes.
-/// Products, norms and word tables are the tensor algorithm's; the sums of 1D
-/// (Shoeybi et al. 2019) and the gathers of sequence parallelism (Korthikanti
-/// et al. 2022) stand here, since they lie between the parts of a layer.
+/// Forward and backward blocks of the embedding, of one layer and of the head, with compute on local shapes and a seam
+/// wherever a tensor's layout changes. The tensor algorithm makes products, norms and word tables. The sums of 1D
+/// (Shoeybi et al. 2019) and the gathers of sequence parallelism (Korthikanti et al. 2022) stand here, since they lie
+/// between the parts of a layer.
 ///
-/// The residual stream "hidden" enters a layer as (hidden, 0) and leaves as
-/// (hidden, +1); its gradient is one buffer per microbatch, updated in place.
-/// Where the schedule splits backward, the gradient enters as (gradient, +1) and
-/// leaves as (gradient, 0): the products' weight gradients are a block of their
-/// own, to which layers keep the products' inputs and output gradients.  Norms,
-/// biases, embedding and head have theirs in the backward block: they are short,
-/// or (the head's) would keep the logits.
+/// The residual stream "hidden" enters a layer as (hidden, 0) and leaves as (hidden, +1); its gradient is one buffer
+/// per microbatch, updated in place. Where the schedule splits backward, the gradient enters as (gradient, +1) and
+/// leaves as (gradient, 0): the products' weight gradients are a block of their own, to which layers keep the products'
+/// inputs and output gradients. Norms, biases, embedding and head make theirs in the backward block: they are short, or
+/// (the head's) would keep the logits.
 void build_model(State&);
 
 /// The parts of build_model that have their own files.
 void build_layer(State&);
 void build_embedding(State&);
 void build_head(State&);
-/// What brings the stream into each prediction module, and the heads behind them.  1D alone, as the next four.
+/// The layers that bring the stream into each prediction module, and the heads behind them. This and the next four work
+/// in 1D alone.
 void build_predictions(State&);
 void build_prediction_heads(State&);
 /// BERT's layer: norms after the residual.

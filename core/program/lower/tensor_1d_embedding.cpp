@@ -13,7 +13,7 @@ void build_embedding(State& c) {
   const BufferId tokens = c.activation("tokens", Role::data, Scope::microbatch, DType::i32, {1, 1, {}, false}, false);
   const BufferId mask =
       drop ? c.activation("embedding.mask", Role::activation, Scope::microbatch, DType::u8, feature, sp) : BufferId{};
-  // BERT adds what kind of token it is, and the stream begins behind a norm.
+  // BERT adds an embedding of the token's kind, and the stream begins behind a norm.
   const auto rows = [&](const char* name, Role role) {
     return c.activation(name, role, Scope::microbatch, c.act, feature, sp);
   };

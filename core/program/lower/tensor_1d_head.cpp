@@ -5,8 +5,8 @@
 namespace orrery::lowering {
 namespace {
 
-/// The model's head, or those behind its prediction modules, which share the
-/// matrix with it and have norms of their own.
+/// The model's head, or the heads of its prediction modules, which share the matrix with it and have norms of their
+/// own.
 class Head {
  public:
   Head(State& c, bool behind_predictions)
@@ -18,7 +18,7 @@ class Head {
         sp_(c.sequence_parallel),
         scope_(further_ ? Scope::layer_microbatch : Scope::microbatch),
         matrix_(head_matrix(c)),
-        // An image's class is asked of its class token, the first of its rows.
+        // An image's class is predicted from its class token, the first of its rows.
         asked_(vit_ ? c.sequences : c.tokens) {
     declare();
   }
@@ -153,13 +153,13 @@ class Head {
   static std::string name(std::uint32_t prediction) {
     return prediction == 0 ? "head" : fmt::format("prediction{}.head", prediction);
   }
-  /// The model's scalar, or a prediction module's among theirs.
+  /// The model's scalar, or the one of a prediction module.
   static Operand of(std::uint32_t prediction, BufferId models, BufferId modules, View::Use use) {
     return prediction == 0 ? Operand{models, use, 0, 0, 0, {}} : Operand{modules, use, 0, prediction - 1, 1, {}};
   }
   /// A bias for each word or class.
   [[nodiscard]] bool bias() const { return bert_ || vit_; }
-  /// 1D adds it in the product; of a grid's, made of parts, it comes after the sum.
+  /// 1D adds the bias in the product; a grid makes the product in parts, so its bias comes after the sum.
   [[nodiscard]] bool own_product() const { return bias() && !c_.grid; }
   [[nodiscard]] Operand asked_rows() const { return {gathered_, View::Use::read, 0, 0, asked_ * c_.hidden_width, {}}; }
   [[nodiscard]] NormSite norm() const {

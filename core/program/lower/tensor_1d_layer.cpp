@@ -83,7 +83,7 @@ class Layer {
     norm2_stats_ = flat("norm2.stats", Role::statistic, c_.state, statistics);
     if (has_mixtures()) {
       mixture_ = std::make_unique<MixtureLayer>(c_, norm2_out_);
-      // Not attention's: a message or product left out must not find that in its place.
+      // Attention's buffer does not serve here: a message or product left out must not find that content in its place.
       if (sp) mixture_gathered_ = stream("experts.gathered", Role::workspace, c_.act, false);
       mixture_input_gradient_ = stream("experts.input.gradient", Role::workspace, c_.act, false);
       if (c_.grid) {
@@ -124,12 +124,12 @@ class Layer {
       ffn_pre_gradient_ = flat("ffn.pre.gradient", Role::workspace, c_.act, c_.tokens * up_width());
     context_gradient_ = flat("context.gradient", Role::workspace, c_.act, c_.tokens * c_.context_width);
     qkv_gradient_ = flat("qkv.gradient", Role::workspace, c_.act, c_.tokens * c_.qkv_width);
-    // Rotations turn back by positions, which the cut tells.
+    // Rotations are turned back by positions, which the cut tells.
     if (c_.context > 1 || m.latent) c_.program.buffers[index(qkv_gradient_)].shard = c_.program[qkv_].shard;
     if (m.latent) latent_ = std::make_unique<LatentProjections>(c_, norm1_out_, qkv_, qkv_gradient_);
     input_gradient_ = stream("input.gradient", Role::workspace, c_.act, false);
     if (c_.grid) {
-      // A weight's gradient is made there as parts in workspaces: whose tokens it is from, these tell.
+      // A grid makes a weight's gradient as parts in workspaces; these shards say whose tokens it is from.
       const auto tell = [&](BufferId buffer, const ShardDim& columns) {
         c_.program.buffers[index(buffer)].shard = Shard{position, sequence, columns};
       };
@@ -159,7 +159,7 @@ class Layer {
       b.compute(rope, {update(qkv_)});
     }
     attention_->forward(b, attention_operands());
-    // Row-parallel: partial sums; the bias is added after the sum.
+    // The product is row-parallel and gives partial sums; the bias is added after the sum.
     c_.sharding.forward(c_, b, out(), context_, attention_out_);
     const BufferId attention = summed(b, attention_out_, attention_part_);
     residual(b, attention, "attention.out.bias", read(hidden_), write(mid_), attention_mask_, 2);
@@ -244,7 +244,7 @@ class Layer {
 
   [[nodiscard]] bool split() const { return c_.split_backward; }
 
-  /// `w` takes the weight gradients of products: `b` again, or the block that runs later.
+  /// `w` takes the weight gradients of products: it is `b` again, or the block that runs later.
   void emit_backward(BlockBuilder& b, BlockBuilder& w) {
     // Feed-forward branch.
     const Operand dy2 = branch_gradient(b, read(gradient_, split() ? 1 : 0), branch_gradient_, gathered_gradient_,
@@ -361,7 +361,8 @@ class Layer {
   }
 
   State& c_;
-  // Of the kind of layer that is being built; kinds share all buffers but those of their feed-forward parts.
+  // The module of the kind of layer that is being built; kinds share all buffers except those of their feed-forward
+  // parts.
   const Module* module_ = nullptr;
   bool mixes_ = false;  ///< a mixture in place of the dense feed-forward part
   std::unique_ptr<AttentionCore> attention_;
@@ -374,7 +375,7 @@ class Layer {
       ffn_act_gradient_{}, ffn_pre_gradient_{}, context_gradient_{}, qkv_gradient_{}, input_gradient_{};
   BufferId mixture_gathered_{}, mixture_input_gradient_{};
   AllFeatures mixture_in_, mixture_out_, mixture_out_gradient_, mixture_in_gradient_;  ///< on a grid
-  // Where backward is split, the attention branch and what flows between the branches have their own.
+  // Where backward is split, the attention branch and the gradient between the branches have buffers of their own.
   BufferId attention_branch_gradient_{}, attention_gathered_gradient_{}, mid_gradient_{};
 };
 

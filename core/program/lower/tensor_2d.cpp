@@ -85,7 +85,7 @@ class Summa final : public GridSharding {
     return {flat_buffer(c, stem(p) + name, Role::workspace, p.scope, dtype, 2 * block), block};
   }
   static Operand all(BufferId buffer, std::uint64_t count, View::Use use) { return {buffer, use, 0, 0, count, {}}; }
-  /// Of this layer or, for what the layer above made, of that one.
+  /// The operand of this layer or, for the output of the layer above, of that one.
   static Operand all(const Operand& x, std::uint64_t count) {
     return {x.buffer, View::Use::read, x.layer_shift, 0, count, {}};
   }

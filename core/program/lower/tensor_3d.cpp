@@ -8,18 +8,15 @@ namespace {
 
 /// 3D tensor parallelism on q x q x q ranks (Bian et al., arXiv 2105.14450).
 ///
-/// The residual stream's sequences are cut along depth, then row, its features
-/// along column; between two products row and column change places.  A product
-/// that widens gathers its input over the rows and its weight over the depth,
-/// multiplies once, and reduce-scatters the result over the columns; one that
-/// narrows does the same with row and column exchanged, so a pair of them ends
-/// where it began.  A weight is cut along its input dimension by the input's
-/// feature axis, then depth, along its output dimension by the result's.
+/// The residual stream's sequences are cut along depth, then row, its features along column; between two products row
+/// and column change places. A product that widens gathers its input over the rows and its weight over the depth,
+/// multiplies once, and reduce-scatters the result over the columns; one that narrows does the same with row and column
+/// exchanged, so a pair of them ends where it began. A weight's input dimension is cut along the input's feature axis,
+/// then depth; its output dimension along the result's feature axis.
 ///
-/// Backward the gradient of the output is gathered where the result was
-/// scattered.  The gathered input and weight are gathered again there, so that
-/// what is kept is cut q^3 ways, or kept from the forward pass
-/// (Plan::save_gathered), q times as much and no second gather.
+/// In the backward pass the gradient of the output is gathered where the result was scattered. There the input and the
+/// weight are gathered again, so that what is kept is cut q^3 ways; or they are kept from the forward pass
+/// (Plan::save_gathered), which takes q times as much memory and no second gather.
 class ThreeD final : public GridSharding {
  public:
   TensorLayout layout() const override {
@@ -44,7 +41,7 @@ class ThreeD final : public GridSharding {
     k.options.transpose_b = p.transposed;
     b.compute(k, {read(whole_x), read(whole_w), write(part)});
     b.seam(Collective::Kind::reduce_scatter, output_group(c, p), {read(part), taken(c, p, y, View::Use::write, p.out)});
-    // In the product it would be added on every rank of the sum.
+    // Inside the product the bias would be added on every rank of the sum.
     if (p.bias != nullptr) {
       b.compute(c.kernel(KernelKind::bias_forward, Pass::forward, rows_of(c, p), p.out),
                 {weight_of(c, *p.module, p.bias), update(y)});
@@ -53,7 +50,7 @@ class ThreeD final : public GridSharding {
 
   void input_gradient(State& c, BlockBuilder& b, const Product& p, Operand dy, BufferId dx) const override {
     const BufferId whole_dy = output_gradient(c, p, dy.buffer);
-    // A bias' gradient, which stands before it, waits for what the next stage sent on the compute lane alone.
+    // A bias' gradient comes before it and waits only on the compute lane for what the next stage sent.
     if (c.pipeline > 1 && dy.buffer == c.hidden_gradient) {
       b.after_tail({LaneKind::transfer, static_cast<std::uint8_t>(TransferLane::backward_receive)});
     }
@@ -67,7 +64,7 @@ class ThreeD final : public GridSharding {
     b.seam(Collective::Kind::reduce_scatter, input_group(c, p), {read(part), taken(c, p, dx, View::Use::write, p.in)});
   }
 
-  /// After input_gradient, which has gathered dy.
+  /// Runs after input_gradient, which has gathered dy.
   void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, Operand dy) const override {
     const BufferId whole_dy = output_gradient(c, p, dy.buffer);
     const BufferId whole_x = gather_input(c, b, p, x, true);

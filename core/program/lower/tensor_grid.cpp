@@ -104,7 +104,7 @@ void GridSharding::norm_backward(State& c, BlockBuilder& b, const NormSite& site
       b.compute(weight, {dy, x, stats, dgamma});
     }
   };
-  // In the memory of the weight its gradient comes after the last op that reads that.
+  // A gradient in the memory of the weight comes after the last op that reads the weight.
   const bool shared = c.program[dgamma.buffer].reuses.has_value();
   if (!shared) weight_gradient();
   Kernel input = c.kernel(layer ? KernelKind::layer_norm_backward_input : KernelKind::rms_norm_backward_input,

@@ -27,15 +27,16 @@ class GridSharding : public TensorSharding {
   virtual void add_to_word_gradient(State&, BlockBuilder&, const Kernel& kernel, Operand tokens, Operand dx) const;
 };
 
-/// Rows of all features, in the layout of 1D, where a product is not cut as the grid's are: a row of ranks has the same
-/// rows and other features.  `blocks`: as they come and go, [ranks][rows][features of one].
+/// Rows with all features, in the layout of 1D, for products that are not cut as the grid's are. The ranks of a row
+/// have the same rows and different features. `blocks` holds them as messages carry them: [ranks][rows][features of
+/// one].
 struct AllFeatures {
   BufferId rows{}, blocks{};
 };
 [[nodiscard]] AllFeatures declare_all_features(State&, const std::string& name, Scope);
-/// From the stream's layout, on every rank of the row.
+/// Gathers from the stream's layout, on every rank of the row.
 void gather_features(const State&, BlockBuilder&, Pass, Operand stream, const AllFeatures&);
-/// To it, summed over the row of ranks.
+/// Goes back to the stream's layout, summed over the row of ranks.
 void sum_features(const State&, BlockBuilder&, Pass, const AllFeatures&, BufferId stream);
 
 /// A microbatch of all ranks along row (or, between products, column), one rank's part behind the other.

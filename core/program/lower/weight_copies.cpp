@@ -5,20 +5,18 @@
 #include "core/base/diagnostics.hpp"
 #include "core/program/lower/copies.hpp"
 
-// ZeRO-3 keeps this rank's part of weights; compute reads whole copies
-// (Rajbhandari et al., SC '20, section 5.3): a copy is gathered before the block
-// that reads it and freed after its last use there, forward and again backward;
-// or kept from the step's first forward to its last backward pass.  Weight
-// gradients need none.
+// ZeRO-3 keeps this rank's part of weights; compute reads whole copies (Rajbhandari et al., SC '20, section 5.3). A
+// copy is gathered before the block that reads it and freed after its last use there, in the forward and again in the
+// backward pass. Or it is kept from the step's first forward to its last backward pass. Weight gradients need none.
 //
 // With prefetch, block l gathers what block l + 1 needs: its all-gather waits
 // for the end of block l - 1, and block l waits for the gather before it, which
 // is then the last on its lane.  The first block of a chunk has its own gathered
 // in front of it, the last gathers nothing.
 //
-// In the head's part of a pass, which prediction modules share, a copy lives
-// from the first to the last block that reads it: they embed and ask for words
-// of the same table.  What only prediction modules read is not gathered ahead.
+// In the head's part of a pass, which prediction modules share, a copy lives from the first to the last block that
+// reads it, because they use the same table for embedding and head. What only prediction modules read is not gathered
+// ahead.
 
 namespace orrery::lowering {
 namespace {
@@ -43,7 +41,7 @@ std::vector<Copy> shifted(std::vector<Copy> copies, std::int8_t shift) {
   return copies;
 }
 
-/// What each block reads, and the variants of it that are made.
+/// The weights that each block reads, and the variants of blocks that are made.
 class Weights {
  public:
   explicit Weights(State& s)
@@ -80,7 +78,7 @@ class Weights {
       s_.blocks(Phase::backward_last).embedding = backward.embedding;
       variants(backward, Phase::backward_last, ".last", {}, true);
     }
-    // Its backward pass reads weights only where a norm follows the tables.
+    // The embedding's backward pass reads weights only where a norm follows the tables.
     if (const std::vector<Copy> read = needs_of(s_, backward.embedding); !read.empty()) {
       add_copies(s_, backward.embedding, alone(read));
     }
@@ -88,7 +86,7 @@ class Weights {
     layers(backward, Phase::backward_to_other, -1);
   }
 
-  /// The actions in terms of the variants.
+  /// Rewrites the actions in terms of the variants.
   void rewrite(Stage& stage) {
     std::vector<Action> out;
     out.reserve(3 * stage.step.size());
@@ -120,7 +118,8 @@ class Weights {
   [[nodiscard]] const ParameterTable& table_of(const LayerKind& kind) const {
     return s_.program.parameter_tables[(s_.*kind.module).table];
   }
-  /// Of the head's part of a pass.  What the embedding gathered and keeps need not be gathered again.
+  /// The copies that the head's part of a pass reads. A copy that the embedding gathered and keeps need not be gathered
+  /// again.
   [[nodiscard]] std::vector<Copy> needs_of_end(BlockId block) const {
     std::vector<Copy> out = needs_of(s_, block);
     if (keep_) std::erase_if(out, [&](const Copy& c) { return c.module == &s_.embedding; });
@@ -182,7 +181,7 @@ class Weights {
         }
       }
     }
-    // What the head itself reads was gathered ahead of the first of them.
+    // The copies that the head itself reads were gathered before the first of these blocks.
     const auto is_opened = [&](const Copy& c) {
       const std::vector<Copy>& opened = back ? head_backward_ : head_;
       return ahead_ && std::find(opened.begin(), opened.end(), c) != opened.end();
@@ -260,7 +259,7 @@ class Weights {
     return {std::move(next), {}, freed(own), true};
   }
 
-  /// Of a layer; on the way back what gradients take over is freed with them.
+  /// The change for one layer; on the way back, memory that gradients take over is freed with them.
   [[nodiscard]] CopyChange released(CopyChange change, bool back) const {
     if (back && s_.program[s_.layer.whole_gradients].reuses) change.free.clear();
     return change;
@@ -320,7 +319,7 @@ class Weights {
     if (c.head) put(stage, Phase::forward, part(false, top + 1, 0, true), a.microbatch, out);
   }
 
-  /// A bucket's part of a chunk, or all of it.
+  /// The part of a chunk in one bucket, or all of it.
   void go_backward(Stage& stage, const Action& a, std::uint32_t own, std::vector<Action>& out) {
     if (!ahead_) {
       out.push_back(a);

@@ -23,7 +23,7 @@ struct Piece {
   std::uint64_t column[tile];
 
   [[nodiscard]] bool pads(std::uint64_t i) const { return row[i] == outside || column[i] == outside; }
-  /// Of the segment's statistics and norms.
+  /// First of its elements among the segment's statistics and norms.
   [[nodiscard]] std::uint64_t begin() const { return tensor->first + matrix * tensor->each(); }
   [[nodiscard]] std::uint64_t norm() const { return tensor->first_matrix + matrix; }
   [[nodiscard]] std::uint64_t row_at(std::uint64_t i) const { return begin() + row[i]; }

@@ -66,7 +66,7 @@ void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& c
             for (std::uint64_t j = 0; j < visible; ++j) row[j] -= high;
             exponentials(row, visible);
             std::fill(row + visible, row + m, T{0});
-            // What was summed so far counted from the old maximum.
+            // Earlier sums were counted from the old maximum.
             const T shrink = std::exp(largest[i] - high);
             T* sum = out + (i0 + i) * e;
             for (std::uint64_t c = 0; c < e; ++c) sum[c] *= shrink;

@@ -7,9 +7,8 @@
 #include "exec/kernels/cpu/eigen_here.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
 
-// Attention of one rank's queries on keys and values that were brought to it
-// from the ranks of the context axis, in blocks as in attention_flash.cpp.  The
-// mask compares global positions, which need not stand in order: a zigzag cut
+// Attention of one rank's queries on keys and values that were brought to it from the ranks of the context axis, in
+// blocks as in attention_flash.cpp. The mask compares global positions, which need not stand in order: a zigzag cut
 // gives a rank an early and a late chunk of the sequence.
 namespace orrery::cpu {
 namespace {
@@ -20,7 +19,7 @@ enum : std::size_t { score_block = first_own, row_values, context_row_values, qu
 constexpr std::uint64_t query_block = 64;
 constexpr std::uint64_t key_block = 128;
 
-/// Attention dropout: a part's own fields say other things than its rate and site.
+/// Attention dropout; a part's own fields hold other values than its rate and site.
 ProbabilityDropout dropout_of(const Kernel& k, const KernelContext& context, const Place& qkv, const Heads& heads) {
   Kernel drop = k;
   drop.site = 1;
@@ -54,7 +53,7 @@ struct PartHead {
   const PartShape& shape;
 };
 
-/// Whether any of the queries sees any of the keys.
+/// Whether any query sees any of the keys.
 bool any_visible(bool causal, const std::uint64_t* query, std::uint64_t n, const std::uint64_t* key, std::uint64_t m) {
   return !causal || *std::min_element(key, key + m) <= *std::max_element(query, query + n);
 }
@@ -212,7 +211,7 @@ void attention_part_backward(const Kernel& k, Operands o, const KernelContext& c
         }
       }
       const auto scale = static_cast<T>(shape.own.scale());
-      if (o[5].accumulate) {  // what other keys gave; the queries' place is free now
+      if (o[5].accumulate) {  // the gradient from other keys; the queries' place is free now
         shape.own.take(o[5], queries_width, sequence, head * d, T{1}, head_of.q);
         for (std::uint64_t i = 0; i < s * d; ++i) dq[i] = dq[i] * scale + head_of.q[i];
       }

@@ -7,9 +7,8 @@
 #include "exec/kernels/cpu/eigen_here.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
 
-// Ring self-attention, kernel by kernel: scores of this rank's queries with the
-// keys of one rank after the other, their softmax once all are there, and then
-// the values, weighted, of one rank after the other.
+// Ring self-attention, kernel by kernel. First come scores of this rank's queries with the keys of one rank after the
+// other, then their softmax once all are there, and then the weighted values of one rank after the other.
 // Source: Li, Xue, Baranwal, Li and You, "Sequence Parallelism: Long Sequence
 // Training from System Perspective", ACL 2023, section 3.2.
 //
@@ -42,7 +41,7 @@ void for_each_head(const Heads& shape, Visit&& visit) {
   }
 }
 
-/// A kernel whose keys are all ranks', as one piece after the other.
+/// For a kernel whose keys are all ranks', one piece after the other.
 struct AllPieces {
   explicit AllPieces(const Kernel& k) : kernel(k), pieces(k.depth / k.rows), one((kernel.depth = k.rows, kernel)) {}
   Kernel kernel;  ///< of one piece
@@ -62,7 +61,7 @@ void attention_scores_forward(const Kernel& k, Operands o, const KernelContext& 
   std::optional<ProbabilityDropout> drop;
   if (k.options.dropout) {
     Kernel of = k;
-    of.site = 1;  // of the random key; the kernel's own says where keys come from
+    of.site = 1;  // site in the random key; the kernel's own site says where keys come from
     drop.emplace(of, context, o[0].place, own);
   }
   T* q = scratch.get<T>(queries, p.n * own.dim);

@@ -11,11 +11,11 @@ namespace {
 // Scratch places of this file.
 enum : std::size_t { scores = first_own, weights };
 
-/// Query rows whose products are formed together: under a causal mask a block
-/// multiplies only the keys up to its last row.
+/// Number of query rows whose products are formed together: under a causal mask a block multiplies only the keys up to
+/// its last row.
 constexpr std::uint64_t block = 64;
 
-/// row[0 .. visible) becomes its softmax; the rest up to `length` zero.
+/// row[0 .. visible) becomes its softmax; the rest up to `length` becomes zero.
 template <class T>
 void softmax(T* row, std::uint64_t visible, std::uint64_t length) {
   const T largest = max_over(visible, row, row[0]);

@@ -14,7 +14,7 @@ struct PartShape {
   Heads own, brought;
 };
 
-/// Global positions of what this rank holds at the operand's place; in order where nothing cuts positions.
+/// Global positions of the data that this rank holds at the operand's place; in order where nothing cuts positions.
 inline const std::uint64_t* positions(const Place& place, std::uint64_t count, std::size_t slot,
                                       KernelScratch& scratch) {
   auto* list = scratch.get<std::uint64_t>(slot, count);
@@ -22,7 +22,7 @@ inline const std::uint64_t* positions(const Place& place, std::uint64_t count, s
   return list;
 }
 
-/// Place of what a rank holds from which Kernel::site and Kernel::ring say that the operand has come.
+/// Place of the data on the rank from which, by Kernel::site and Kernel::ring, the operand has come.
 inline Place brought_from(const Kernel& k, const Place& place) {
   Place holder = place;
   if (place.shard == nullptr) return holder;

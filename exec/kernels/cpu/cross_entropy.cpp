@@ -54,7 +54,7 @@ void cross_entropy_loss(const Kernel& k, Operands o) {
 template <class T>
 void cross_entropy_backward(const Kernel& k, Operands o, KernelScratch& scratch) {
   const VocabularyPart vocabulary(k, o[0].place);
-  // {scale, ...}: the loss gradient is scaled so that small 16-bit gradients do not vanish.
+  // The loss gradient is scaled by {scale, ...}, so that small 16-bit gradients do not vanish.
   const double scale = k.options.scaled ? read_scalar(o[5]) : 1.0;
   const double part = k.parameter > 0.0 ? k.parameter : 1.0;
   const double weight = part * scale / read_scalar(o[4]);

@@ -51,7 +51,7 @@ void load_patches(const Kernel& k, Operands operands, const KernelContext& conte
   const Operand& x = operands[0];
   const std::uint64_t first = x.place.shard == nullptr ? 0 : x.place.box.offset[2];
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    // Patches are numbered from 0, positions from the class token.
+    // Patches count from 0, positions from the class token.
     const TokenPlace at = token_place(x.place, row);
     for (std::uint64_t c = 0; c < k.columns; ++c) {
       write_scalar(x, context.data->pixel(context.step, at.sequence, at.position + 1, first + c), row * k.columns + c);

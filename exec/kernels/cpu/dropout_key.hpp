@@ -9,8 +9,8 @@
 
 namespace orrery::cpu {
 
-/// Which elements one dropout site keeps: a decision per global element index,
-/// the same on every rank and under every plan.
+/// Decides which elements one dropout site keeps: by the global element index alone, the same on every rank and under
+/// every plan.
 ///
 ///     keep = random_uniform(seed, mix(step) ^ mix(1000 site + layer + 1), element) >= rate
 ///

@@ -1,10 +1,8 @@
 #pragma once
 
-// Eigen compiled with this folder's architecture flags must not meet Eigen
-// compiled without them: its inline functions would be one symbol with two
-// bodies, and the linker would keep either.  Here the library lives in a
-// namespace of its own.  Threads of one rank do not split a product, so results
-// do not depend on a number of threads.
+// Eigen compiled with this folder's architecture flags must not meet Eigen compiled without them. Its inline functions
+// would be one symbol with two bodies, and the linker would keep either. So the library lives in a namespace of its own
+// here. Threads of one rank do not split a product, so results do not depend on a number of threads.
 #define EIGEN_DONT_PARALLELIZE
 #define Eigen EigenForKernels
 #include <Eigen/Core>
@@ -32,9 +30,8 @@ template <class T>
           Eigen::OuterStride<>(static_cast<Eigen::Index>(stride))};
 }
 
-/// x[i] = exp(x[i]), vectorised.  Elements beside whole vectors are computed
-/// one by one and may round differently; working on aligned pieces, which these
-/// are depends on `count` alone and not on where x lies in memory.
+/// x[i] = exp(x[i]), vectorised. Elements beside whole vectors are computed one by one and may round differently.
+/// Pieces are aligned, so which elements these are depends only on `count` and not on where x lies in memory.
 template <class T>
 void exponentials(T* x, std::uint64_t count) {
   constexpr std::uint64_t size = 256;

@@ -116,7 +116,7 @@ void swiglu_forward(const Kernel& k, Operands o) {
   }
 }
 
-// silu' = s (1 + x (1 - s)), s the logistic function.
+// silu' = s (1 + x (1 - s)), where s is the logistic function.
 template <class T>
 void swiglu_backward(const Kernel& k, Operands o) {
   T in_gate[tile];

@@ -120,7 +120,7 @@ void segment_backward(const Kernel& k, Operands operands, KernelScratch& scratch
     T* sum = sums + static_cast<std::uint64_t>(segments[row]) * k.columns;
     for (std::uint64_t c = 0; c < k.columns; ++c) sum[c] += d[c];
   }
-  // A few rows of the table get all tokens: rounded once, not once for each.
+  // All tokens fall on a few rows of the table, so each row is rounded once, not once for each token.
   T* out = scratch.get<T>(0, k.depth * k.columns);
   T* total = update(dtable, 0, k.depth * k.columns, out);
   for (std::uint64_t i = 0; i < k.depth * k.columns; ++i) total[i] += sums[i];

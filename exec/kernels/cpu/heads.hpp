@@ -9,9 +9,8 @@
 
 namespace orrery::cpu {
 
-/// Shapes of packed qkv[T, kv_heads, group + 2, head_dim] and how to take one
-/// head of one sequence out of it.  Rows of a sequence lie `batch` rows apart.
-/// A value, the last of its group, is `value` wide.
+/// Shapes of packed qkv[T, kv_heads, group + 2, head_dim], and the way to take one head of one sequence out of it. Rows
+/// of a sequence lie `batch` rows apart. A value, the last of its group, is `value` wide.
 struct Heads {
   std::uint64_t batch, length, heads, kv_heads, group, dim, value;
 
@@ -27,7 +26,7 @@ struct Heads {
   [[nodiscard]] std::uint64_t group_width() const { return (group + 1) * dim + value; }
   [[nodiscard]] std::uint64_t qkv_width() const { return kv_heads * group_width(); }
   [[nodiscard]] std::uint64_t context_width() const { return heads * value; }
-  /// Column of local head h's query; of kv head g's key and value.
+  /// Column of local head h's query; column of kv head g's key and value.
   [[nodiscard]] std::uint64_t query_column(std::uint64_t h) const {
     return h / group * group_width() + h % group * dim;
   }
@@ -35,7 +34,7 @@ struct Heads {
   [[nodiscard]] std::uint64_t value_column(std::uint64_t g) const { return key_column(g) + dim; }
   [[nodiscard]] double scale() const { return 1.0 / std::sqrt(static_cast<double>(dim)); }
 
-  /// out[length, dim] = x[rows of `sequence`, column ..] times `factor`; `wide` in place of dim.
+  /// out[length, dim] = x[rows of `sequence`, column ..] times `factor`; with `wide` in place of dim.
   template <class T>
   void take(const Operand& x, std::uint64_t width, std::uint64_t sequence, std::uint64_t column, T factor,
             T* out) const {
@@ -91,8 +90,8 @@ class PackedHead {
         v(scratch.get<T>(values, shape.length * shape.value)),
         shape_(shape) {}
 
-  /// Takes a local head, its queries times the scale of scores.  Heads come in
-  /// order: a group's keys and values are taken with its first.
+  /// Loads a local head, with its queries times the scale of scores. Heads come in order: a group's keys and values are
+  /// taken with its first.
   void load(const Operand& qkv, std::uint64_t sequence, std::uint64_t head) {
     const std::uint64_t group = head / shape_.group;
     if (head % shape_.group == 0) {
@@ -110,8 +109,8 @@ class PackedHead {
   const Heads& shape_;
 };
 
-/// The same for gradients: dc comes in, dq, dk and dv go out, summed over a
-/// group's heads where they share a key and a value.
+/// The same for gradients: dc comes in; dq, dk and dv go out, summed over a group's heads where they share a key and a
+/// value.
 template <class T>
 class PackedGradients {
  public:
@@ -128,7 +127,7 @@ class PackedGradients {
     }
     shape_.take(dcontext, shape_.context_width(), sequence, head * shape_.value, T{1}, dc, shape_.value);
   }
-  /// Writes `dq`, of the scaled queries' scores, and after a group's last head its dk and dv.
+  /// Writes `dq`, from the scaled queries' scores, and after a group's last head its dk and dv.
   void store(const Operand& dqkv, std::uint64_t sequence, std::uint64_t head, T* dq) {
     const std::uint64_t group = head / shape_.group;
     shape_.put(dqkv, shape_.qkv_width(), sequence, shape_.query_column(head), static_cast<T>(shape_.scale()), dq);
@@ -145,9 +144,8 @@ class PackedGradients {
   const Heads& shape_;
 };
 
-/// Attention dropout: element ((sequence * heads + head) * length + query) *
-/// length + key, all global: sequence, head and length are told by the place of
-/// qkv.  So every cut of sequences, heads and positions drops the same.
+/// Attention dropout by element ((sequence * heads + head) * length + query) * length + key, all global: the place of
+/// qkv gives sequence, head and length. So every cut of sequences, heads and positions drops the same.
 class ProbabilityDropout {
  public:
   ProbabilityDropout(const Kernel& k, const KernelContext& context, const Place& qkv, const Heads& heads)
@@ -158,7 +156,7 @@ class ProbabilityDropout {
     first_head_ = qkv.box.offset[2] * heads.group;
     heads_ = qkv.shard->dims[2].extent * heads.group;
   }
-  /// Element of key 0 for the query at a global position, of local sequence and head.
+  /// Element of key 0 for the query at a global position, in a local sequence and head.
   [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t row(std::uint64_t sequence, std::uint64_t head,
                                                    std::uint64_t query) const {
     return (((first_sequence_ + sequence) * heads_ + first_head_ + head) * length_ + query) * length_;

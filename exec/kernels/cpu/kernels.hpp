@@ -35,7 +35,7 @@ void class_token_forward(const Kernel&, Operands, KernelScratch&);
 template <class T>
 void class_token_backward(const Kernel&, Operands, KernelScratch&);
 
-// norm.cpp; rms: without mean and beta
+// norm.cpp; rms has no mean and no beta
 template <class T>
 void norm_forward(const Kernel&, Operands, bool rms, KernelScratch&);
 template <class T>

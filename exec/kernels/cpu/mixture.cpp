@@ -9,8 +9,8 @@
 #include "exec/kernels/cpu/eigen_here.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
 
-// Layers of experts: who goes where, the weights of what comes back, and the
-// products of every expert with its own rows.
+// Layers of experts: which rows go to which rank, the weights of the results, and the products of every expert with its
+// own rows.
 namespace orrery::cpu {
 namespace {
 
@@ -22,7 +22,7 @@ std::int32_t* indices(const Operand& o) {
   return static_cast<std::int32_t*>(o.data);
 }
 
-/// Sequences of a buffer with dimensions {position, sequence, ...} as `rank` has them.
+/// Sequences of a buffer with dimensions {position, sequence, ...}, as `rank` has them.
 struct Sequences {
   Sequences(const Place& place, const KernelContext& c, Rank rank) {
     const std::uint64_t extent = place.box.extent[1];
@@ -33,8 +33,8 @@ struct Sequences {
   std::uint64_t first;
 };
 
-/// Calls visit(token, choice, expert) for the kept choices of the tokens of the sequences from `first_sequence` on,
-/// experts [low, high) alone, expert by expert.
+/// Calls visit(token, choice, expert) for the kept choices of tokens, expert by expert. It covers the sequences from
+/// `first_sequence` on and only experts [low, high).
 template <class Visit>
 void for_each_kept(const Kernel& k, const LayerRouting& routing, const Place& place, std::uint64_t first_sequence,
                    std::uint32_t low, std::uint32_t high, Visit visit) {
@@ -92,7 +92,8 @@ ExpertGroups groups_of(const Kernel& k) {
   return k.kv_heads > 0 ? ExpertGroups{k.kv_heads, k.head_dim} : ExpertGroups{};
 }
 
-/// Which groups of `size` experts a token's choices come from: those worth most, of equal ones the lower numbers.
+/// The groups of `size` experts from which a token's choices come: those worth most, among equal ones the lower
+/// numbers.
 template <class T>
 void best_groups(const Kernel& k, const T* logits, std::uint64_t size, std::vector<bool>& open) {
   const T most = *std::max_element(logits, logits + k.columns);
@@ -183,7 +184,7 @@ void choose_experts(const Kernel& k, Operands o, KernelScratch& scratch) {
 
 namespace {
 
-/// Routing groups of a rank, sequences innermost: the group of a row of tokens.
+/// Routing groups of a rank, sequences innermost: gives the group of a row of tokens.
 struct RowGroups {
   std::uint64_t sequences, positions;  ///< of the rank; of a group
   [[nodiscard]] std::uint64_t of(std::uint64_t row) const {
@@ -198,7 +199,7 @@ void route_choices(const Kernel& k, Operands o, const KernelContext& c) {
   const RowGroups groups{o[0].place.box.extent[1], routing_group(*c.workload)};
   const std::uint64_t capacity = expert_capacity(*c.workload, experts, k.batch);
   const std::int32_t* choice = indices(o[0]);
-  // A group's positions come in order, and of an expert's choices the first are kept.
+  // A group's positions come in order, and the first choices of an expert are kept.
   std::vector<std::uint64_t> chosen(k.rows / groups.positions * experts);
   std::vector<std::vector<std::int32_t>> kept(experts);
   for (std::uint64_t at = 0; at < k.rows * k.batch; ++at) {
@@ -244,7 +245,7 @@ void softmax(std::uint64_t n, const T* x, T* p) {
   for (std::uint64_t i = 0; i < n; ++i) p[i] /= sum;
 }
 
-/// dx[i] += p[i] (dp[i] - sum of dp p): of values p that follow from others and are divided by their sum.
+/// dx[i] += p[i] (dp[i] - sum of dp p), for values p that follow from others and are divided by their sum.
 template <class T>
 void divided_back(std::uint64_t n, const T* p, const T* dp, T* dx) {
   T dot = 0;
@@ -257,10 +258,10 @@ T sigmoid(T x) {
   return T{1} / (T{1} + std::exp(-x));
 }
 
-/// What the choices of one token are gated by, `chosen` and `p` in the order of the choices:
+/// The gates of the choices of one token, with `chosen` and `p` in the order of the choices:
 ///   softmax_chosen  softmax of the chosen logits     softmax_all  of all of them
 ///   sigmoid         sigmoids, divided by their sum
-/// `all` has the scores of all experts, divided by their sum, where `wanted` or needed.
+/// `all` has the scores of all experts, divided by their sum, where `wanted` says so or they are needed.
 template <class T>
 struct Gates {
   Mixture::Scores kind;
@@ -287,7 +288,7 @@ struct Gates {
     }
   }
 
-  /// dlogits += of dp, and of dall where wanted.  `scratch` has room for the experts.
+  /// Adds to dlogits the part from dp, and that from dall where wanted. `scratch` has room for the experts.
   void backward(const T* logits, const std::int32_t* chosen, const T* p, const T* all, const T* dp, const T* dall,
                 T* dlogits, T* scratch) const {
     std::fill_n(scratch, experts, T{0});
@@ -347,7 +348,7 @@ void gates_backward(const Kernel& k, Operands o, const KernelContext& c) {
   T* p = scratch.get<T>(factor_a, k.batch);
   T* dp = scratch.get<T>(factor_b, k.batch);
   T* gate_in = scratch.get<T>(product_c, k.batch);
-  // Of each expert's score in the auxiliary loss: of every routing group, or of all alike.
+  // Weight of each expert's score in the auxiliary loss, by routing group or the same for all groups.
   std::vector<T> weight;
   RowGroups groups{1, 1};
   std::uint64_t first_row = 0;
@@ -361,7 +362,7 @@ void gates_backward(const Kernel& k, Operands o, const KernelContext& c) {
         exact.push_back(scale * auxiliary_weight(*c.workload, experts, k.batch, chosen_by(e)));
         mean += exact.back() / experts;
       }
-      // Scores sum to 1, so what all weights have in common has no gradient; without it little cancels.
+      // Scores sum to 1, so the common part of all weights has no gradient; without it little cancels.
       for (const double w : exact) weight.push_back(static_cast<T>(w - mean));
     };
     if (k.options.loads) {

@@ -9,7 +9,7 @@ namespace {
 // Scratch places of this file.
 enum : std::size_t { row_a, row_b, row_c, row_d, row_e, sums };
 
-/// Operands of the two norms differ only in what RMS norm leaves out.
+/// The operands of the two norms differ only in those that RMS norm leaves out.
 struct Statistics {
   const Operand* operand;
   bool rms;
@@ -41,7 +41,7 @@ void norm_forward(const Kernel& k, Operands o, bool rms, KernelScratch& scratch)
   T* in = scratch.get<T>(row_c, n);
   T* out = scratch.get<T>(row_d, n);
   const auto width = static_cast<T>(cut ? k.depth : n);
-  // Of a cut row the sums over all its parts are operands.
+  // For a cut row the sums over all its parts are operands.
   const auto sum_of = [&](const T* x) { return sum_over<T>(n, [&](std::uint64_t i) { return x[i]; }); };
   const auto squares_of = [&](const T* x, T mean) {
     return sum_over<T>(n, [&](std::uint64_t i) { return (x[i] - mean) * (x[i] - mean); });

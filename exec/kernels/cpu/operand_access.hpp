@@ -20,8 +20,7 @@ inline constexpr DType dtype_of = std::is_same_v<T, double> ? DType::f64 : DType
 /// Elements of a piece of a long vector that stays in the first-level cache.
 inline constexpr std::uint64_t tile = 1024;
 
-/// Elements [first, first + count) as T: in place where the operand stores T,
-/// else converted into `buffer`.
+/// Elements [first, first + count) as T: in place where the operand stores T, otherwise converted into `buffer`.
 template <class T>
 [[nodiscard]] const T* read(const Operand& operand, std::uint64_t first, std::uint64_t count, T* buffer) {
   if (operand.dtype == dtype_of<T>) return static_cast<const T*>(operand.data) + first;

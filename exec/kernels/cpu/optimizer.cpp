@@ -20,7 +20,7 @@ void sum_squares(const Kernel& k, Operands o) {
     for (std::uint64_t at = 0; at < o[part].count; at += tile) {
       const std::uint64_t n = std::min(tile, o[part].count - at);
       const T* g = read(o[part], at, n, buffer);
-      // In double: squares of f32 gradients may leave the range of f32.
+      // The sum is in double, because squares of f32 gradients may leave the range of f32.
       total +=
           sum_over<double>(n, [&](std::uint64_t i) { return static_cast<double>(g[i]) * static_cast<double>(g[i]); });
     }
@@ -92,7 +92,7 @@ void adam_update(const Kernel& k, Operands o, const KernelContext& context) {
   const auto rate = static_cast<T>(learning_rate(w, static_cast<std::uint64_t>(step)));
   const auto beta1 = static_cast<T>(w.optimizer.beta1);
   const auto beta2 = static_cast<T>(w.optimizer.beta2);
-  // 1 - beta in double: 1 - 0.95f carries an error of f32's last place of 1.
+  // 1 - beta is in double: 1 - 0.95f carries an error of f32's last place of 1.
   const auto rest1 = static_cast<T>(1.0 - w.optimizer.beta1);
   const auto rest2 = static_cast<T>(1.0 - w.optimizer.beta2);
   const auto correct1 = static_cast<T>(1.0 / (1.0 - std::pow(w.optimizer.beta1, step)));

@@ -27,7 +27,7 @@ void rope(const Kernel& k, Operands o, bool backward, KernelScratch& scratch) {
     for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
       const std::uint64_t row = (position * shape.batch + sequence) * shape.qkv_width();
       for (std::uint64_t g = 0; g < shape.kv_heads; ++g) {
-        // The group's queries, then its key; the value stays.
+        // Rotates the group's queries, then its key; the value stays.
         for (std::uint64_t member = 0; member <= shape.group; ++member) {
           const std::uint64_t at = row + (g * (shape.group + 2) + member) * shape.dim;
           T* x = update(o[0], at, shape.dim, buffer);

@@ -19,7 +19,7 @@ void for_each_piece(const TensorRun& run, Step step) {
 
 template <class T>
 double squares(std::uint64_t n, const T* x) {
-  // In double: squares of f32 values may leave the range of f32.
+  // The sum is in double, because squares of f32 values may leave the range of f32.
   return sum_over<double>(n, [&](std::uint64_t i) { return static_cast<double>(x[i]) * static_cast<double>(x[i]); });
 }
 
@@ -53,7 +53,7 @@ void lamb_moments(const Kernel& k, Operands o, const KernelContext& context) {
   const auto multiplier = static_cast<T>(factor.multiplier);
   const auto beta1 = static_cast<T>(optimizer.beta1);
   const auto beta2 = static_cast<T>(optimizer.beta2);
-  // 1 - beta in double, as in adam_update.
+  // 1 - beta is in double, as in adam_update.
   const auto rest1 = static_cast<T>(1.0 - optimizer.beta1);
   const auto rest2 = static_cast<T>(1.0 - optimizer.beta2);
   for (const TensorRun& run : tensor_runs(rest[0], context)) {
@@ -113,7 +113,7 @@ void lars_norms(const Kernel& k, Operands o, const KernelContext& context) {
   const Factor factor(k.options.factor ? &o[1] : nullptr);
   if (factor.skip) return;
   const Operand* rest = &o[k.options.factor ? 2 : 1];  // exact, norms
-  // A scaled gradient's squares: the factor is taken off after the sum.
+  // These are a scaled gradient's squares: the factor is taken off after the sum.
   const double share = k.parameter * factor.multiplier * factor.multiplier;
   for (const TensorRun& run : tensor_runs(rest[0], context)) {
     double of_weight = 0.0, of_gradient = 0.0;

@@ -6,10 +6,10 @@
 #include "core/program/moment_scales.hpp"
 #include "exec/kernels/cpu/operand_access.hpp"
 
-/// What the kernels that update parameters share.
+/// Code that kernels that update parameters share.
 namespace orrery::cpu {
 
-/// Factor {multiplier, skip}: gradients times the multiplier, or no update.
+/// The clip factor {multiplier, skip}: gradients are multiplied, or the update is skipped.
 struct Factor {
   double multiplier = 1.0;
   bool skip = false;
@@ -55,12 +55,12 @@ void for_each_tile(const Update& u, const Operand& gradient, T multiplier, Step 
   }
 }
 
-/// Two scales for each block of moments (core/program/moment_scales.hpp).
+/// There are two scales for each block of moments (core/program/moment_scales.hpp).
 class MomentScales {
  public:
   explicit MomentScales(const Operand& scales) : scales_(scales) {}
 
-  /// Stored values [at, at + n) of moment 0 or 1, in place, to what they mean.
+  /// Turns stored values [at, at + n) of moment 0 or 1, in place, into what they mean.
   template <class T>
   void apply(int moment, std::uint64_t at, std::uint64_t n, T* x) const {
     for_each_block(at, n, [&](std::uint64_t block, std::uint64_t first, std::uint64_t end) {
@@ -69,13 +69,13 @@ class MomentScales {
     });
   }
 
-  /// New scales for these values, and the values in them.
+  /// Finds new scales for these values, and scales the values.
   template <class T>
   void divide(int moment, DType stored, std::uint64_t at, std::uint64_t n, T* x) const {
     for_each_block(at, n, [&](std::uint64_t block, std::uint64_t first, std::uint64_t end) {
       T most = 0;
       for (std::uint64_t i = first; i < end; ++i) most = std::max(most, std::abs(x[i]));
-      // What is stored is divided by the scale as it is kept.
+      // The stored number is the value divided by the scale as it is kept.
       const auto scale = static_cast<float>(static_cast<double>(most) / largest_of(stored));
       write_scalar(scales_, static_cast<double>(scale), 2 * block + static_cast<std::uint64_t>(moment));
       for (std::uint64_t i = first; i < end; ++i) x[i] = scale > 0.0F ? x[i] / static_cast<T>(scale) : T{0};

@@ -20,8 +20,8 @@ class Event final : public DeviceEvent {
     if (within_ != nullptr) cudaEventDestroy(within_);
   }
   [[nodiscard]] cudaEvent_t get() const { return event_; }
-  /// What stands for it between streams whose work is gathered: there, the event itself becomes a node that only tells
-  /// the time.
+  /// The event that stands for it between streams whose work is gathered: there, the event itself becomes a node that
+  /// only tells the time.
   [[nodiscard]] cudaEvent_t within() const { return within_; }
   [[nodiscard]] cudaEvent_t make_within() {
     if (within_ == nullptr) {
@@ -36,7 +36,7 @@ class Event final : public DeviceEvent {
 
 cudaEvent_t get(const DeviceEvent& e) { return static_cast<const Event&>(e).get(); }
 
-/// Owns a cudaStream_t; a base, so that it is there before and after what uses it.
+/// Owns a cudaStream_t. It is a base class, so that the stream exists before and after everything that uses it.
 class OwnedStream {
  public:
   OwnedStream() { require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream"); }
@@ -73,7 +73,7 @@ class Stream final : public DeviceStream {
     gathers_ = on;
     if (on) calls_.gather();
   }
-  /// What became of the work that was gathered.
+  /// Called with what became of the gathered work.
   void launched() { calls_.launched(); }
   void dropped() { calls_.dropped(); }
   void copy(void* to, const void* from, std::uint64_t bytes) override {
@@ -98,8 +98,8 @@ class Stream final : public DeviceStream {
   bool gathers_ = false;
 };
 
-/// Gathers by stream capture, from the first stream: the others' work comes after a mark in it, and its end after
-/// theirs.  The executable graph is kept, and told of new arguments (steps, addresses) as long as the shape is the
+/// Gathers by stream capture, from the first stream: the other streams' work comes after a mark in it, and its end
+/// after theirs. The executable graph is kept, and gets new arguments (steps, addresses) as long as the shape is the
 /// same.
 class Graph final : public DeviceGraph {
  public:
@@ -110,7 +110,7 @@ class Graph final : public DeviceGraph {
     streams_.clear();
     for (DeviceStream* s : streams) streams_.push_back(static_cast<Stream*>(s));
     while (marks_.size() < streams_.size()) marks_.push_back(std::make_unique<Event>());
-    // Relaxed: this thread may take memory meanwhile, and other threads may do as they like.
+    // The mode is relaxed: this thread may take memory meanwhile, and other threads are not restricted.
     require(cudaStreamBeginCapture(queue(0), cudaStreamCaptureModeRelaxed), "begin a graph");
     require(cudaEventRecord(marks_[0]->get(), queue(0)), "begin a graph");
     for (std::size_t i = 1; i < streams_.size(); ++i) {

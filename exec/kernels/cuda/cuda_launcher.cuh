@@ -38,7 +38,7 @@ class Block {
   }
 
  private:
-  /// A tree in every warp, then one over the warps: the same order in every run.
+  /// Adds up in a tree in every warp, then in one over the warps: the same order in every run.
   template <class T, class Combine>
   __device__ T over_all(T x, Combine combine, T nothing) {
     __shared__ T of_warp[32];
@@ -78,7 +78,8 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  /// Threads are a multiple of 32, at most usual_threads; blocks at most most_blocks, which a grid takes.
+  /// The number of threads is a multiple of 32, at most usual_threads; the number of blocks is at most most_blocks,
+  /// which a grid takes.
   template <class Body>
   void launch(const Body& body, std::uint64_t blocks, std::uint32_t threads, std::uint64_t shared_bytes) {
     static_assert(sizeof(Body) <= 4096, "a kernel takes 4 KiB of arguments");
@@ -96,7 +97,7 @@ class Launcher {
   }
   void multiply(const device::Product& p) {
     device::Product product = p;
-    // What is not of the result's type is added afterwards, and in f64, of which cuBLASLt adds none.
+    // A bias of another type than the result's is added afterwards, and so is one in f64, which cuBLASLt cannot add.
     const bool apart = p.bias.data != nullptr && (p.bias.dtype != p.c.x.dtype || p.compute == DType::f64);
     if (apart) product.bias = {};
     products_.multiply(product);
@@ -109,7 +110,7 @@ class Launcher {
   }
   [[nodiscard]] void* scratch(std::uint64_t bytes) {
     if (bytes > scratch_bytes_) {
-      // What came before still uses the old one.
+      // Earlier work still uses the old memory.
       scratch_bytes_ = std::max(bytes, 2 * scratch_bytes_);
       void* more = nullptr;
       require(cudaMalloc(&more, scratch_bytes_), "take memory for kernels' own use");

@@ -11,7 +11,7 @@
 
 namespace orrery::cuda {
 
-/// Kernels of one stream, for sources that are not nvcc's.
+/// Launches kernels on one stream, for sources that nvcc does not compile.
 class KernelQueue {
  public:
   KernelQueue(cudaStream_t stream, std::uint64_t shared_limit);

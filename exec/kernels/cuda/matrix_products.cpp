@@ -32,7 +32,7 @@ std::uint32_t alignment_of(const device::Product::Factor& f, std::uint64_t batch
 /// cuBLASLt's matrices are column-major: a row-major one is its own transpose there.
 class Layout {
  public:
-  /// `rows` and `columns` as cuBLASLt sees what is stored.
+  /// `rows` and `columns` are those of the stored matrix as cuBLASLt sees it.
   Layout(DType t, std::uint64_t rows, std::uint64_t columns, const device::Product::Factor& f, std::uint64_t batch) {
     require(cublasLtMatrixLayoutCreate(&layout_, type_of(t, f.format), rows, columns, static_cast<std::int64_t>(f.row)),
             "describe a matrix");
@@ -132,8 +132,8 @@ MatrixProducts::Key MatrixProducts::key_of(const device::Product& p) {
       alignment_of(p.c, p.batch)};
 }
 
-// Row-major C = op(A) op(B) is column-major C^T = op(B)^T op(A)^T: the factors change places, and what is stored
-// transposed stays so.
+// Row-major C = op(A) op(B) is column-major C^T = op(B)^T op(A)^T: the factors change places, and a matrix that is
+// stored transposed stays so.
 void MatrixProducts::multiply(const device::Product& p) {
   if (p.rows == 0 || p.columns == 0 || p.batch == 0) return;
   if (handle_ == nullptr) {
@@ -142,7 +142,7 @@ void MatrixProducts::multiply(const device::Product& p) {
   }
   const bool f64 = p.compute == DType::f64;
   Description description(f64, p.b.transposed, p.a.transposed);
-  if (p.bias.data != nullptr) {  // one for each of our columns, cuBLASLt's rows; of the result's type
+  if (p.bias.data != nullptr) {  // one for each of our columns, which are cuBLASLt's rows; of the result's type
     description.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(p.bias.data));
     description.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias.dtype));

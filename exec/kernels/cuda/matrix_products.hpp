@@ -10,8 +10,8 @@
 
 namespace orrery::cuda {
 
-/// Products by cuBLASLt on one stream.  Its choice of an algorithm is asked for
-/// once for each shape and kept, so that a run repeats bit for bit.
+/// Products by cuBLASLt on one stream. It asks cuBLASLt for an algorithm once for each shape and keeps it, so that a
+/// run repeats bit for bit.
 class MatrixProducts {
  public:
   explicit MatrixProducts(cudaStream_t stream) : stream_(stream) {}
@@ -19,18 +19,18 @@ class MatrixProducts {
   MatrixProducts(const MatrixProducts&) = delete;
   MatrixProducts& operator=(const MatrixProducts&) = delete;
 
-  /// With the bias, which has the result's type and no f64 (the launcher adds others itself).  Throws Error where
-  /// cuBLASLt has no algorithm.
+  /// Multiplies, with the bias where that has the result's type and is not f64 (the launcher adds others itself).
+  /// Throws Error where cuBLASLt has no algorithm.
   void multiply(const device::Product&);
   [[nodiscard]] std::uint64_t workspace_bytes() const { return workspace_ == nullptr ? 0 : workspace_size; }
 
-  /// Whether cuBLASLt multiplies such types: factors alike, and the result like them or f32.
+  /// Whether cuBLASLt multiplies such types: the factors must be alike, and the result like them or f32.
   [[nodiscard]] static bool takes(DType factors, DType result, DType compute);
-  /// Whether a GPU of this compute capability multiplies fp8: Ada, Hopper and later.
+  /// Whether a GPU of this compute capability multiplies fp8; Ada, Hopper and later do.
   [[nodiscard]] static bool takes_fp8(int major, int minor) { return major > 8 || (major == 8 && minor >= 9); }
 
  private:
-  /// As NVIDIA recommends for Hopper; enough for every algorithm there.
+  /// The size that NVIDIA recommends for Hopper; enough for every algorithm there.
   static constexpr std::uint64_t workspace_size = std::uint64_t{32} << 20;
   using Key = std::array<std::uint64_t, 20>;
   [[nodiscard]] static Key key_of(const device::Product&);

@@ -19,11 +19,11 @@ struct FactoredPlace {
   bool pads = false;
 };
 
-/// A run as kernel bodies see it.
+/// A run in the form in which kernel bodies see it.
 struct Factored {
   FactoredRun run;
 
-  /// Statistics of column `c` of the box; `outside` in padding.
+  /// Column of the statistics for column `c` of the box; `outside` in padding.
   static constexpr std::uint64_t outside = ~std::uint64_t{0};
   [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t column(std::uint64_t c) const {
     std::uint64_t at = 0, stride = 1;
@@ -36,7 +36,7 @@ struct Factored {
     }
     return at;
   }
-  /// Of an element of the box.
+  /// The place of an element of the box.
   [[nodiscard]] ORRERY_ON_DEVICE FactoredPlace place(std::uint64_t element) const {
     FactoredPlace p;
     p.matrix = element / (run.rows * run.columns);
@@ -52,7 +52,7 @@ struct Factored {
   [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t column_at(std::uint64_t matrix, std::uint64_t column) const {
     return run.statistics + matrix * each() + run.all_rows + column;
   }
-  /// Whether the operand has the element of the box, and which of its own it is.
+  /// Whether the operand has the element of the box, and its number in the operand.
   [[nodiscard]] ORRERY_ON_DEVICE bool has(std::uint64_t element) const {
     return run.box_first <= element && element < run.box_first + run.count;
   }
@@ -74,7 +74,7 @@ struct ScaledGradient {
   }
 };
 
-/// sums of rows: a block each, of the rows that the run touches.
+/// Sums of rows: each row that the run touches has a block.
 template <class T>
 struct AdafactorRowSquares {
   Factored f;
@@ -99,7 +99,8 @@ struct AdafactorRowSquares {
   }
 };
 
-/// Sums of columns over some rows each, [matrix][chunk][column]: neighbouring threads read neighbouring elements.
+/// Sums of columns over some rows each, [matrix][chunk][column], so that neighbouring threads read neighbouring
+/// elements.
 template <class T>
 struct AdafactorColumnSquares {
   Factored f;
@@ -266,7 +267,7 @@ bool run_adafactor(Launcher& l, const Kernel& k, std::span<const Operand> o, con
         const std::uint64_t first_line = run.box_first / run.columns;
         const std::uint64_t lines = (run.box_first + run.count - 1) / run.columns - first_line + 1;
         if (run.all_rows > 0) for_each_row(l, lines, AdafactorRowSquares<T>{f, g, sums, k.parameter});
-        // Enough threads for few columns, and not much scratch for many matrices.
+        // This gives enough threads for few columns, and not much scratch for many matrices.
         const std::uint64_t most = std::max<std::uint64_t>(1, 32 / run.matrices);
         const std::uint64_t chunks = std::min(most, (run.rows + 63) / 64);
         auto* partial = static_cast<double*>(l.scratch(run.matrices * chunks * run.columns * sizeof(double)));

@@ -9,7 +9,7 @@
 /// Attention with the matrix of probabilities in memory: matrix products and row kernels.
 namespace orrery::device {
 
-/// Which probabilities dropout keeps; `on` false: all.
+/// Says which probabilities dropout keeps; with `on` false it keeps all.
 struct ProbabilityMask {
   cpu::ProbabilityDropout key;
   bool on;
@@ -19,7 +19,7 @@ struct ProbabilityMask {
   }
 };
 
-/// Of a kernel on packed qkv.
+/// The mask of a kernel on packed qkv.
 [[nodiscard]] inline ProbabilityMask probability_mask(const Kernel& k, const KernelContext& c, const Place& qkv) {
   const cpu::Heads heads(k);
   if (k.options.dropout) return {cpu::ProbabilityDropout(k, c, qkv, heads), true};
@@ -30,13 +30,13 @@ struct ProbabilityMask {
   context.workload = &none;
   return {cpu::ProbabilityDropout(keeps_all, context, qkv, heads), false};
 }
-/// What is kept grows by so much.
+/// The factor by which kept elements grow.
 template <class T>
 [[nodiscard]] T kept_factor(const Kernel& k) {
   return static_cast<T>(k.options.dropout ? 1.0 / (1.0 - k.parameter) : 1.0);
 }
 
-/// A row of scores becomes its softmax; a block for each (sequence, head, query).
+/// A row of scores becomes its softmax, with a block for each (sequence, head, query).
 template <class T>
 struct SoftmaxForward {
   Elements scores, mask, dropped;
@@ -71,7 +71,7 @@ struct SoftmaxForward {
   }
 };
 
-// dS = P (dP - rowsum(dP P)), dP = dropout(dC v^T), which the row holds.
+// dS = P (dP - rowsum(dP P)), where the row holds dP = dropout(dC v^T).
 template <class T>
 struct SoftmaxBackward {
   Elements probabilities, mask, d;  ///< mask: none where data is null
@@ -98,7 +98,8 @@ struct SoftmaxBackward {
   }
 };
 
-/// sums[groups, length, width] into the columns of a packed row, for one sequence; i counts (position, group, feature).
+/// Writes sums[groups, length, width] into the columns of a packed row, for one sequence; i counts (position, group,
+/// feature).
 template <class T>
 struct PutHeads {
   const T* sums;
@@ -114,8 +115,8 @@ struct PutHeads {
   }
 };
 
-/// The products of unfused attention.  Those of one sequence and of one member
-/// of each group of heads, which share a key and a value, are one batch.
+/// The products of unfused attention. A batch holds those of one sequence and of one member of each group of heads that
+/// share a key and a value.
 template <class T, class Launcher>
 class UnfusedAttention {
  public:

@@ -6,8 +6,7 @@
 #include "exec/kernels/device/launcher.hpp"
 #include "exec/kernels/vocabulary_part.hpp"
 
-/// Cross-entropy over a vocabulary of which this rank holds a part, a block for
-/// each row; and scalars of the loss.
+/// Cross-entropy over a vocabulary of which this rank holds a part, with a block for each row; and scalars of the loss.
 namespace orrery::device {
 
 template <class T>
@@ -47,7 +46,7 @@ struct CrossEntropySum {
   }
 };
 
-/// loss += log(sum) + max - logit of the target, over rows that have one; in double, by one block.
+/// loss += log(sum) + max - logit of the target, over rows that have one; one block sums in double.
 struct CrossEntropyLoss {
   Elements largest, sums, target_logits, targets, loss;
   std::uint64_t rows;

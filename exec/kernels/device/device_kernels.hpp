@@ -33,7 +33,7 @@ bool run_gemm(Launcher& l, const Kernel& k, std::span<const Operand> o) {
   return true;
 }
 
-/// Launches a kernel of which has_kernel says yes.
+/// Launches a kernel for which has_kernel is true.
 template <class T, class Launcher>
 void launch_kernel(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
   const bool done = run_gemm(l, k, o) || run_elementwise<T>(l, k, o, c) || run_norms<T>(l, k, o, c) ||

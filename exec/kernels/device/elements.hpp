@@ -9,9 +9,8 @@
 
 namespace orrery::device {
 
-/// An operand as a kernel body sees it: elements of a type that is known when
-/// it runs.  The branch is the same for all threads; what these kernels wait
-/// for is memory.
+/// An operand as a kernel body sees it: elements of a type that is known only when it runs. The branch is the same for
+/// all threads, and these kernels wait for memory anyway.
 struct Elements {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -34,7 +33,7 @@ struct Elements {
     }
     return T{0};
   }
-  /// Rounded to nearest, ties to even; f64 goes to 16 bits by way of f32.
+  /// Rounds to nearest, ties to even; f64 goes to 16 bits through f32.
   template <class T>
   ORRERY_ON_DEVICE void store(std::uint64_t i, T value) const {
     switch (dtype) {

@@ -58,7 +58,7 @@ struct SwigluForward {
   }
 };
 
-// silu' = s (1 + x (1 - s)), s the logistic function.
+// silu' = s (1 + x (1 - s)), where s is the logistic function.
 template <class T>
 struct SwigluBackward {
   Elements pre, dy, dpre;
@@ -94,7 +94,7 @@ struct Convert {
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const { y.store(i, x.load<T>(i)); }
 };
 
-/// Which elements of rows of features a dropout site keeps.
+/// Says which elements of rows of features a dropout site keeps.
 struct RowDropout {
   cpu::DropoutKey key;
   GlobalIndex where;
@@ -149,8 +149,8 @@ struct DropoutBackward {
   }
 };
 
-/// Sums over rows of what `Term` gives for (row, column): first of pieces of
-/// rows, a thread for each piece and column, then of the pieces in their order.
+/// Sums over rows the values of `Term` for (row, column). First come sums of pieces of rows, with a thread for each
+/// piece and column, then the sum of the pieces in their order.
 inline constexpr std::uint64_t row_pieces = 64;
 
 template <class T, class Term>
@@ -197,7 +197,7 @@ struct PlainTerm {
   }
 };
 
-/// Whether the kernel is one of these; then it has been launched.
+/// Launches the kernel if it is one of these; returns whether it was.
 template <class T, class Launcher>
 bool run_elementwise(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
   const auto x = [&](std::size_t i) { return Elements(o[i]); };

@@ -25,8 +25,8 @@ struct EmbedForward {
   }
 };
 
-/// dtable[token] += the sum of the rows of dx of that token, rounded once.  The block of a token's first row adds all
-/// of them, in their order, so that none writes where another does.
+/// dtable[token] += the sum of the rows of dx of that token, rounded once. The block of a token's first row adds all of
+/// them, in their order, so that no two blocks write to one place.
 template <class T>
 struct EmbedBackward {
   Elements tokens, dx, dtable;

@@ -4,14 +4,12 @@
 
 #include "exec/kernels/device/attention.hpp"
 
-/// Attention without the matrix of probabilities in memory, in tiles of shared
-/// memory.  Source: Dao, Fu, Ermon, Rudra and Re, "FlashAttention", NeurIPS 2022
-/// (online softmax forward, recomputed tiles backward).  Queries' gradients and
-/// those of keys and values come from two kernels, so that no two blocks add to
-/// one element.
+/// Attention without the matrix of probabilities in memory, in tiles of shared memory. Source: Dao, Fu, Ermon, Rudra
+/// and Re, "FlashAttention", NeurIPS 2022 (online softmax forward, recomputed tiles backward). Queries' gradients and
+/// those of keys and values come from two kernels, so that no two blocks add to one element.
 namespace orrery::device {
 
-/// What the three kernels share.
+/// The shape that the three kernels share.
 struct FlashShape {
   std::uint64_t batch, length, heads, kv_heads, group, dim, value;
   std::uint64_t qkv_width, group_width, context_width;
@@ -80,7 +78,7 @@ struct FlashForward {
   [[nodiscard]] static std::uint64_t shared_elements(const FlashShape& s) {
     return s.tile * (2 * s.dim + 2 * s.value + s.tile + 3);
   }
-  /// A block for each (sequence, head, tile of queries).
+  /// There is a block for each (sequence, head, tile of queries).
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t number) const {
     const std::uint64_t tiles = s.tiles();
@@ -117,7 +115,7 @@ struct FlashForward {
         for (std::uint64_t j = 0; j < s.tile; ++j) {
           if (s.sees(i0 + i, j0 + j) && high < p[i * s.tile + j]) high = p[i * s.tile + j];
         }
-        shrink[i] = std::exp(most[i] - high);  // what was summed so far counted from the old maximum
+        shrink[i] = std::exp(most[i] - high);  // earlier sums were counted from the old maximum
         T of_tile{0};
         for (std::uint64_t j = 0; j < s.tile; ++j) {
           const bool seen = s.sees(i0 + i, j0 + j);
@@ -147,7 +145,7 @@ struct FlashForward {
   }
 };
 
-/// What both backward kernels read.
+/// The values that both backward kernels read.
 template <class T>
 struct FlashGradients {
   FlashShape s;
@@ -155,7 +153,7 @@ struct FlashGradients {
   ProbabilityMask dropout;
   T scale, inverse;
 
-  /// Row sums of dC C, and log-sum-exps, of a tile of queries, whose dC has been taken.
+  /// Row sums of dC C, and log-sum-exps, for a tile of queries, whose dC has been loaded.
   template <class Block>
   ORRERY_KERNEL_BODY void row_values(Block& b, std::uint64_t i0, std::uint64_t sequence, std::uint64_t head,
                                      const T* dc, T* dots, T* lses) const {
@@ -169,7 +167,8 @@ struct FlashGradients {
       lses[i] = there ? lse.load<T>((sequence * s.heads + head) * s.length + i0 + i) : T{0};
     }
   }
-  /// p: probabilities after dropout, ds: gradients of the scores, of a tile of queries and one of keys.
+  /// Makes p, the probabilities after dropout, and ds, the gradients of the scores, for a tile of queries and one of
+  /// keys.
   template <class Block>
   ORRERY_KERNEL_BODY void scores(Block& b, std::uint64_t i0, std::uint64_t j0, std::uint64_t sequence,
                                  std::uint64_t head, const T* q, const T* k, const T* v, const T* dc, const T* dots,
@@ -191,7 +190,7 @@ struct FlashGradients {
   }
 };
 
-/// dq; a block for each (sequence, head, tile of queries).
+/// Makes dq, with a block for each (sequence, head, tile of queries).
 template <class T>
 struct FlashBackwardQueries {
   FlashGradients<T> g;
@@ -235,7 +234,7 @@ struct FlashBackwardQueries {
         dq[e] += sum;
       }
     }
-    // Each thread reads what it has written.
+    // Each thread reads only what it has written itself.
     for (std::uint64_t e = b.thread(); e < s.tile * s.dim; e += b.threads()) {
       const std::uint64_t position = i0 + e / s.dim;
       if (position >= s.length) continue;
@@ -245,7 +244,7 @@ struct FlashBackwardQueries {
   }
 };
 
-/// dk and dv, summed over the heads that share them; a block for each (sequence, key head, tile of keys).
+/// Makes dk and dv, summed over the heads that share them, with a block for each (sequence, key head, tile of keys).
 template <class T>
 struct FlashBackwardKeys {
   FlashGradients<T> g;

@@ -5,8 +5,8 @@
 
 #include "exec/kernels/device/launcher.hpp"
 
-/// Products whose factors are rounded to 8 bits on their way: x = s q, with one scale for each matrix, by its largest
-/// element now.
+/// Products whose factors are rounded to 8 bits on their way: x = s q, with one scale for each matrix, which follows
+/// from its current largest element.
 ///
 ///     s = max |x| / m        q = round(x / s)        C = s_a s_b q_a q_b
 ///
@@ -22,7 +22,7 @@ namespace orrery::device {
   return format == Float8::e4m3 ? e4m3_largest : e5m2_largest;
 }
 
-/// Blocks that look for a matrix's largest element.
+/// Number of blocks that look for a matrix's largest element.
 inline constexpr std::uint64_t largest_blocks = 512;
 
 struct LargestOfBlocks {
@@ -63,7 +63,7 @@ struct RoundToFloat8 {
   std::uint8_t* out;
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const { out[i] = float8_of(format, x.load<float>(i) / *scale); }
 };
-/// out[column, row] of x[rows, columns], by way of tiles: neighbouring threads read and write neighbours.
+/// out[column, row] of x[rows, columns], made in tiles, so that neighbouring threads read and write neighbours.
 struct RoundToFloat8Transposed {
   Elements x;
   Float8 format;
@@ -90,19 +90,19 @@ struct RoundToFloat8Transposed {
   }
 };
 
-/// Whether a product that is to be made in fp8 can be: cuBLASLt asks for sizes and addresses that are multiples of 16.
+/// Whether a product that is to be made in fp8 can be: cuBLASLt requires sizes and addresses that are multiples of 16.
 [[nodiscard]] inline bool fits_fp8(const Kernel& k, std::span<const Operand> o) {
   const bool sizes = k.rows % 16 == 0 && k.columns % 16 == 0 && k.depth % 16 == 0;
   const bool result = o[2].dtype == DType::bf16 || o[2].dtype == DType::f32;
   return k.compute == DType::f8 && sizes && result && reinterpret_cast<std::uintptr_t>(o[2].data) % 16 == 0;
 }
 
-/// Replaces the factors of `p`, a product of the kernel, by their copies in f8.  Both are stored with the sum's
-/// dimension innermost, the one order that Hopper's fp8 products take.
+/// Replaces the factors of `p`, a product of the kernel, by their copies in f8. Both are stored with the sum's
+/// dimension innermost, the only order that Hopper's fp8 products take.
 template <class Launcher>
 void round_factors(Launcher& l, const Kernel& k, Product& p) {
   const std::uint64_t a_count = k.rows * k.depth, b_count = k.columns * k.depth;
-  // [a][b][largest of blocks][scale of a, of b]; the counts are multiples of 256.
+  // The memory has [a][b][largest of blocks][scale of a, of b]; the counts are multiples of 256.
   auto* memory = static_cast<std::uint8_t*>(l.scratch(a_count + b_count + (largest_blocks + 2) * sizeof(float)));
   auto* partial = reinterpret_cast<float*>(memory + a_count + b_count);
   const auto round = [&](Product::Factor& f, Float8 format, std::uint8_t* out, float* scale, std::uint64_t rows,

@@ -8,8 +8,8 @@
 
 namespace orrery::device {
 
-/// coordinate_of (core/program/shard.hpp) for kernel bodies: the global
-/// coordinate of what stands at a place of the order in which axes cut a dimension.
+/// The function coordinate_of (core/program/shard.hpp) for kernel bodies: the global coordinate of the element at a
+/// place of the order in which axes cut a dimension.
 struct CutDimension {
   std::uint64_t extent = 1;
   std::uint64_t zigzag = 0;
@@ -20,7 +20,7 @@ struct CutDimension {
   CutDimension(const ShardDim& d, const Box& box, std::size_t i)
       : extent(d.extent), zigzag(d.zigzag), offset(box.offset[i]), size(box.extent[i]) {}
 
-  /// Of element `local` of the box.
+  /// Global index of element `local` of the box.
   [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t coordinate(std::uint64_t local) const {
     const std::uint64_t place = offset + local;
     if (zigzag == 0) return place;
@@ -31,7 +31,7 @@ struct CutDimension {
   }
 };
 
-/// Global position of local row group i: position_at of exec/kernels/cpu.
+/// Global position of local row group i, as position_at of exec/kernels/cpu.
 struct Positions {
   CutDimension rows;
   bool whole = true;

@@ -59,7 +59,7 @@ bool has_kernel(const Kernel& k, std::span<const Operand> operands) {
     case KernelKind::adafactor_squares:
     case KernelKind::adafactor_moments:
     case KernelKind::adafactor_update: return true;
-    // What reads the data set, makes initial weights or routes tokens, and what has no body yet.
+    // These kernels read the data set, make initial weights or route tokens, or have no body yet.
     case KernelKind::load_tokens:
     case KernelKind::load_targets:
     case KernelKind::load_segments:

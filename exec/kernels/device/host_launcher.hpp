@@ -12,14 +12,14 @@
 
 namespace orrery::device {
 
-/// The threads of one block at a time, on the host: what they share.
+/// The threads of one block at a time, on the host, and the memory that they share.
 class HostTeam {
  public:
   explicit HostTeam(std::uint32_t threads) : threads_(threads), meet_(threads), values_(threads) {}
 
   [[nodiscard]] std::uint32_t threads() const { return threads_; }
   void sync() { meet_.arrive_and_wait(); }
-  /// combine(a, b) over all threads' values, in order of threads, on each.
+  /// combine(a, b) over all threads' values, in order of threads; each thread gets the result.
   template <class T, class Combine>
   [[nodiscard]] T over_all(std::uint32_t thread, T value, Combine combine) {
     if (threads_ == 1) return value;
@@ -70,8 +70,8 @@ class HostBlock {
   std::byte* shared_;
 };
 
-/// Runs kernel bodies on the host, block after block, each by so many threads:
-/// one is fast, several show what a body forgot to wait for.
+/// Runs kernel bodies on the host, block after block, each by a number of threads: one is fast, several show waits that
+/// a body forgot.
 class HostLauncher {
  public:
   /// `most_blocks` bounds a launch, so that bodies take their work in strides.
@@ -81,7 +81,7 @@ class HostLauncher {
   template <class Body>
   void launch(const Body& body, std::uint64_t blocks, std::uint32_t, std::uint64_t shared_bytes) {
     blocks = std::min(blocks, most_blocks_);
-    // Exactly as many bytes as were asked for: address checks see what lies beyond.
+    // Allocates exactly the requested bytes, so that address checks see accesses beyond them.
     const auto shared = std::make_unique<std::max_align_t[]>(shared_bytes / sizeof(std::max_align_t) + 1);
     HostTeam team(threads_);
     const auto work = [&](std::uint32_t thread) {

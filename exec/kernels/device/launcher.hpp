@@ -15,27 +15,26 @@
 ///     sum(x), largest(x)  over the block's threads, in a fixed order, for all of them
 ///     any(b)              likewise
 ///     shared<T>()         memory of the block, as many bytes as the launch says
-/// and a body gives the same result for every number of threads, but for the
-/// order of additions.  A Launcher has
+/// A body gives the same result for every number of threads, except for the order of additions. A Launcher has
 ///     launch(body, blocks, threads, shared_bytes)
 ///     clear(data, bytes)  all bits zero
 ///     multiply(Product)   one or several matrix products of one shape
 ///     scratch(bytes)      memory for one kernel's own use, in the stream's order: void at the next call of it
 ///     shared_limit()      most shared bytes of a block
 ///     makes_fp8()         whether products of fp8 factors are made
-/// The GPU's are in exec/kernels/cuda, the host's in host_launcher.hpp, with
-/// which the tests hold every body to the kernels of exec/kernels/cpu.
+/// The GPU's Block and Launcher are in exec/kernels/cuda. The host's are in host_launcher.hpp, with which the tests
+/// compare every body with the kernels of exec/kernels/cpu.
 namespace orrery::device {
 
 /// Threads of a block where nothing asks for another number.
 inline constexpr std::uint32_t usual_threads = 256;
-/// Blocks at most; bodies take more work than that in strides.  The limit of a grid is 2^31 - 1.
+/// Largest number of blocks; bodies take more work than that in strides. The limit of a grid is 2^31 - 1.
 inline constexpr std::uint64_t most_blocks = std::uint64_t{1} << 20;
 
 /// Formats of f8 in a product: E4M3 has finer steps, E5M2 the range that gradients need.
 enum class Float8 : std::uint8_t { e4m3, e5m2 };
 
-/// C = alpha op(A) op(B) (+ C) (+ bias), row-major, as many times as `batch`, each of the next ones `step` elements on.
+/// C = alpha op(A) op(B) (+ C) (+ bias), row-major, as many times as `batch`; each next matrix is `step` elements on.
 struct Product {
   struct Factor {
     Elements x;
@@ -43,7 +42,7 @@ struct Product {
     std::uint64_t row = 0;  ///< elements from one row of the stored matrix to the next
     std::uint64_t step = 0;
     Float8 format = Float8::e4m3;  ///< of elements in f8
-    const float* scale = nullptr;  ///< of elements in f8: what they are multiples of, in the device's memory
+    const float* scale = nullptr;  ///< for elements in f8: the scale that they are multiples of, in the device's memory
   };
   Factor a, b, c;
   Elements bias;  ///< of the columns; none where data is null
@@ -54,12 +53,12 @@ struct Product {
   DType compute = DType::f32;  ///< f64, else sums are in f32
 };
 
-/// The same element of the type, so many elements on.
+/// The element of the same type that is `n` elements on.
 [[nodiscard]] inline Elements at(const Elements& x, std::uint64_t first) {
   return {static_cast<std::byte*>(x.data) + first * size_of(x.dtype), x.dtype};
 }
 
-/// Runs f(i) for every i < count, a thread each.
+/// Runs f(i) for every i < count, with a thread for each.
 template <class F>
 struct ForEach {
   F f;
@@ -76,7 +75,7 @@ void for_each(Launcher& l, std::uint64_t count, F f) {
   l.launch(ForEach<F>{f, count}, std::min(most_blocks, (count + usual_threads - 1) / usual_threads), usual_threads, 0);
 }
 
-/// Runs f(block, row) for every row, a block each.
+/// Runs f(block, row) for every row, with a block for each.
 template <class F>
 struct ForEachRow {
   F f;

@@ -4,7 +4,7 @@
 
 #include "exec/kernels/device/elementwise.hpp"
 
-/// Layer norm and RMS norm, a block for each row.
+/// Layer norm and RMS norm, with a block for each row.
 namespace orrery::device {
 
 /// Row statistics: {mean, 1/deviation}, or {1/rms}.
@@ -70,7 +70,7 @@ template <class T>
 struct NormBackwardInput {
   Elements dy, x, gamma;
   Statistics stats;
-  Elements given, from, dx;  ///< from: what is added to, dx itself or the residual gradient
+  Elements given, from, dx;  ///< from: the gradient that is added to, dx itself or the residual gradient
   std::uint64_t columns, width;
   bool cut;
   template <class Block>
@@ -103,7 +103,7 @@ struct NormBackwardInput {
   }
 };
 
-/// dy z, the term of gamma's gradient.
+/// dy z is the term of gamma's gradient.
 template <class T>
 struct GammaTerm {
   Elements dy, x;

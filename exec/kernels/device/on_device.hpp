@@ -1,7 +1,7 @@
 #pragma once
 
-/// Marks of functions that nvcc compiles for a GPU and any other compiler for the host, so that one text serves both
-/// and tests on a machine without GPU run what a GPU runs.
+/// Marks functions that nvcc compiles for a GPU and any other compiler for the host. One text serves both, and tests on
+/// a machine without GPU run what a GPU runs.
 ///   ORRERY_ON_DEVICE   may be called on either
 ///   ORRERY_KERNEL_BODY runs inside a block: on a GPU under nvcc, on the host elsewhere
 #if defined(__CUDACC__)

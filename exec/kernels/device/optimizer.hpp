@@ -9,7 +9,7 @@
 /// The global norm, the clip factor, and updates of weights.
 namespace orrery::device {
 
-/// learning_rate (core/spec/workload.hpp) where the step's number is in the device's memory.
+/// The function learning_rate (core/spec/workload.hpp) where the step's number is in the device's memory.
 struct LearningRate {
   double peak, minimum_ratio;
   std::uint64_t warmup_steps, total_steps;
@@ -34,7 +34,7 @@ struct LearningRate {
   }
 };
 
-/// Blocks that a sum over a long vector has, whatever the device, so that its order of additions is one.
+/// Number of blocks for a sum over a long vector, whatever the device, so that there is one order of additions.
 inline constexpr std::uint64_t sum_blocks = 512;
 
 /// partial[block] = sum of squares of the block's elements, in double: squares of f32 gradients may leave its range.
@@ -68,7 +68,7 @@ struct AddSquares {
   }
 };
 
-/// factor {multiplier, skip}; with a loss scale {scale, good steps}, which follows.
+/// factor {multiplier, skip}; also updates a loss scale {scale, good steps}.
 struct ClipFactor {
   Elements norm, scale, factor;  ///< scale: none where data is null
   double clip_norm, window;
@@ -157,7 +157,7 @@ struct SgdUpdate {
 template <class T>
 struct AdamStep {
   T rate, keep1, keep2, rest1, rest2, correct1, correct2, multiplier, epsilon, decay;
-  /// Of element i: the moments after it, and the weight.
+  /// Takes element i: the moments after it, and the weight.
   ORRERY_ON_DEVICE void take(const UpdateOperands& u, std::uint64_t i, T& m, T& v) const {
     const T g = u.gradient.load<T>(i) * multiplier;
     m = keep1 * m + rest1 * g;
@@ -239,7 +239,7 @@ template <class T, class Launcher>
 bool run_optimizer(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
   const auto x = [&](std::size_t i) { return Elements(o[i]); };
   const auto long_vector = [&](std::uint64_t count, const auto& body) {
-    // Four elements a thread: what is read of scalars is read once for them.
+    // Each thread takes four elements, so that scalars are read once for them.
     const std::uint64_t blocks = (count + 4 * usual_threads - 1) / (4 * usual_threads);
     if (count > 0) l.launch(body, std::min(most_blocks, blocks), usual_threads, 0);
   };

@@ -6,10 +6,11 @@
 
 namespace orrery::device {
 
-/// Ranks of a group at most, where all of them are on one device.
+/// Most ranks of a group where all of them are on one device.
 inline constexpr std::size_t most_members = 64;
 
-/// A ReductionShare as one kernel: what a ring of the host adds, in its order and rounded where it rounds.
+/// A ReductionShare as one kernel: it adds what a ring of the host adds, in that order, and rounds where the ring
+/// rounds.
 template <class T>
 struct Reduce {
   const std::byte* chain[most_members];
@@ -28,7 +29,7 @@ struct Reduce {
     if (dtype == DType::f16) return static_cast<T>(from_f16(f16_of(static_cast<float>(x))));
     return x;
   }
-  /// As combine() of exec/kernels does with a sum and what is added.
+  /// Combines a sum and a part, as combine() of exec/kernels does.
   [[nodiscard]] ORRERY_ON_DEVICE T combined(T sum, T part) const {
     if (reduction == Collective::Reduction::sum) return rounded(sum + part);
     return sum < part ? part : sum;

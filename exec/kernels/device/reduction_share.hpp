@@ -9,8 +9,8 @@
 
 namespace orrery {
 
-/// What a member of a collective adds up: results[i] = base + base2 + (chain[0] + chain[1] + ...), each left out where
-/// null; sums round to the type as a ring's do when they travel.  Every result gets the same value.
+/// The sums that a member of a collective makes: results[i] = base + base2 + (chain[0] + chain[1] + ...), each left out
+/// where null. Sums round to the type as a ring's do when they travel. Every result gets the same value.
 struct ReductionShare {
   DType dtype = DType::f32;
   Collective::Reduction reduction = Collective::Reduction::sum;

@@ -13,7 +13,7 @@
 /// "Large batch training of convolutional networks", 2017, algorithm 1.
 namespace orrery::device {
 
-/// Tensors of a segment that one launch works on, as its argument.
+/// Tensors of a segment that one launch works on, passed as its argument.
 struct TensorRuns {
   static constexpr std::uint32_t most = 32;
   TensorRun runs[most];
@@ -53,7 +53,7 @@ struct PartialPairs {
   }
 };
 
-/// norms[tensor] += share {first, second}; with a gradient's factor, the second's square of it.
+/// norms[tensor] += share {first, second}; where there is a gradient's factor, its square multiplies the second.
 struct AddPairs {
   TensorRuns tensors;
   PartialPairs partial;
@@ -183,7 +183,7 @@ struct LarsNorms {
 template <class T>
 struct LarsUpdate {
   TensorRuns tensors;
-  UpdateOperands u;  ///< its second moments are the norms, none where data is null
+  UpdateOperands u;  ///< its second moments are the norms; none where data is null
   LearningRate schedule;
   double momentum, decay, trust_coefficient;
   template <class Block>
@@ -213,7 +213,7 @@ struct LarsUpdate {
 
 template <class T, class Launcher>
 bool run_trust_ratios(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
-  // Four elements a thread, as other updates have.
+  // Each thread takes four elements, as in other updates.
   const auto blocks_of = [](const TensorRuns& batch, std::uint64_t most) {
     std::uint64_t longest = 1;
     for (std::uint32_t r = 0; r < batch.count; ++r) longest = std::max(longest, batch.runs[r].count);
@@ -224,7 +224,7 @@ bool run_trust_ratios(Launcher& l, const Kernel& k, std::span<const Operand> o, 
       l.launch(body_of(batch), blocks_of(batch, most_blocks), usual_threads, 0);
     });
   };
-  /// Both norms of each tensor: `body_of(batch, partial)` leaves every block's sums.
+  /// Makes both norms of each tensor: `body_of(batch, partial)` leaves every block's sums.
   const auto norms = [&](const std::vector<TensorRun>& runs, const Elements& factor, bool second_by_factor,
                          const auto& body_of) {
     for_each_batch(runs, [&](const TensorRuns& batch) {
@@ -238,7 +238,7 @@ bool run_trust_ratios(Launcher& l, const Kernel& k, std::span<const Operand> o, 
   const std::size_t factors = k.options.factor ? 1 : 0;
   switch (k.kind) {
     case KernelKind::lamb_moments: {
-      Kernel without_master = k;  // `exact` is the one operand that it has of weight and master
+      Kernel without_master = k;  // `exact` is the only operand that it has of weight and master
       without_master.options.master = false;
       const UpdateOperands u(without_master, o);
       norms(tensor_runs(o[2 + factors], c), u.factor, false, [&](const TensorRuns& batch, const PartialPairs& partial) {

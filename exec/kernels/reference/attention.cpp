@@ -7,7 +7,7 @@
 namespace orrery::reference {
 namespace {
 
-/// Index arithmetic of the packed layout, and probabilities of one head.
+/// The index arithmetic of the packed layout, and the probabilities of one head.
 class Head {
  public:
   Head(const Kernel& k, const std::vector<double>& qkv, std::uint64_t sequence, std::uint64_t head)

@@ -4,14 +4,15 @@
 
 #include "exec/kernels/kernel_runner.hpp"
 
-/// GEMM and attention as their definitions read: plain loops in double over
-/// whole operands of any type.  The measure of exec/kernels/cpu, which blocks,
-/// vectorises and skips; not used by a run.  Operands as KernelKind documents.
+/// GEMM and attention as their definitions read: plain loops in double over whole operands of any type. Tests compare
+/// exec/kernels/cpu, which blocks, vectorises and skips, with these; a run does not use them. Operands are as
+/// KernelKind documents.
 namespace orrery::reference {
 
 void gemm(const Kernel&, std::span<const Operand>);
 
-/// Unfused and flash forward have the same context.  Writes only that; no dropout.
+/// The context of attention, which is the same for unfused and flash forward. Writes only the context; there is no
+/// dropout.
 void attention_forward(const Kernel&, const Operand& qkv, const Operand& context);
 /// Writes only dqkv; no dropout.
 void attention_backward(const Kernel&, const Operand& dcontext, const Operand& qkv, const Operand& dqkv);

@@ -5,10 +5,10 @@
 
 namespace orrery {
 
-/// What a collective takes over links of this kind that takes `modelled` by NCCL's own model: LinkCurve has the form.
+/// Time of a collective over links of this kind, given the time `modelled` by NCCL's own model; LinkCurve has the form.
 ///
-/// Source: derived; a form that no choice of NCCL's changes, fitted to published measurements (docs/validate.md).
-/// Leaves out what a network carries besides.
+/// Source: derived. No choice of NCCL's changes the form, which was fitted to published measurements
+/// (docs/validate.md). Leaves out other traffic on the network.
 [[nodiscard]] Seconds on_links(const LinkCurve&, Seconds modelled);
 
 }  // namespace orrery

@@ -101,7 +101,7 @@ std::optional<NcclCost::Price> NcclCost::price(Collective::Kind kind, Bytes payl
   const double slower = within ? link_ : network_;
   const Seconds modelled = choice->time + (slower - 1.0) * choice->moving;
   const Seconds time = on_links(within ? constants_.node : constants_.network, modelled);
-  // What the bytes do not explain is waiting, in which they do not load links.
+  // The time that the bytes do not explain is waiting, which loads no link.
   const Price price{choice->way.algorithm, choice->way.protocol, modelled, time,
                     std::min(time, slower * choice->moving)};
   if (why != nullptr) tell(*why, t, *choice, payload, price);

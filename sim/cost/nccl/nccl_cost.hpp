@@ -21,14 +21,14 @@ namespace orrery {
 ///     l, n / B  latency and bytes' part of its time by NCCL's own model (nccl_model.hpp)     curve  LinkCurve of the
 ///     node or the network s         slowdown of the link by the training program, 1 without
 ///
-/// Levels from the inside that have the bandwidth of the innermost one are one domain, a "node" of NCCL's (trays of a
-/// rack, say); of the others the one that leaves a member least is its port.  All kinds but all-to-all and permute,
-/// which NCCL makes of sends and receives; a barrier is an all-reduce of nothing.
-/// Channels are those that the cluster's file gives for as many ranks on as many domains, and derived where it gives
-/// none; the network's switches reduce where all levels that a group crosses outside domains say SHARP.
+/// Levels from the inside that have the bandwidth of the innermost one form one domain, which NCCL calls a "node"
+/// (trays of a rack, say). Among the other levels, the one that leaves a member least is its port. All kinds are priced
+/// except all-to-all and permute, which NCCL makes of sends and receives; a barrier is an all-reduce of nothing. The
+/// cluster's file may give channels for as many ranks on as many domains; otherwise they are derived. The network's
+/// switches reduce where all levels that a group crosses outside domains say SHARP.
 class NcclCost {
  public:
-  /// Innermost bandwidth below which devices are not taken to be joined by NVLink.
+  /// Devices with an innermost bandwidth below this are not taken to be joined by NVLink.
   static constexpr Bandwidth least_nvlink = Bandwidth::of(100e9);
   [[nodiscard]] static bool applies(const ClusterSpec&, const Calibration&);
 
@@ -43,7 +43,7 @@ class NcclCost {
     Seconds moving;  ///< part of it in which the bytes move
     friend bool operator==(const Price&, const Price&) = default;
   };
-  /// Empty for kinds that NCCL does not tune.  Ring where what is not excluded does not exist.
+  /// The price, empty for kinds that NCCL does not tune. Ring's price counts where every way that exists is excluded.
   /// Requires a group of at least two.
   [[nodiscard]] std::optional<Price> price(Collective::Kind, Bytes payload, const GroupShape&, const NcclExcluded& = {},
                                            Derivation* why = nullptr) const;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint32_t most_channels = 16;
 constexpr std::uint32_t most_heads = 8;
 
-/// The first of these speeds that `room` holds; `room` itself where it is less than all.
+/// The first of these speeds that fits into `room`; `room` itself where it is less than all of them.
 double speed(std::span<const double> tried, double room) {
   for (const double s : tried) {
     if (s <= room * (1.0 + 1e-9)) return s;
@@ -43,7 +43,7 @@ NcclGraphs nccl_graphs(const NcclTopology& t) {
     const double port = t.port.in(gigabyte_per_second);
     const std::uint32_t count = std::min(t.per_node, most_channels);
     const double ports = port * t.per_node / count;
-    // A member alone on its node passes nothing on over NVLink.
+    // A member that is alone on its node passes nothing on over NVLink.
     const double w = speed(nccl_tables::speeds_between(), t.per_node == 1 ? ports : std::min(ports, links / count));
     g.ring = doubled({count, w, w}, t.generation);
   }

@@ -11,7 +11,7 @@ namespace {
 using Algorithm = NcclAlgorithm;
 using Protocol = NcclProtocol;
 
-/// Which ways there are, and what they cost, for one collective of one group.
+/// The ways that exist for one collective of one group, and their costs.
 class Tuning {
  public:
   Tuning(NcclCollective collective, const NcclTopology& topology)
@@ -63,7 +63,7 @@ class Tuning {
     }
     return 1.0;
   }
-  /// As a share of what a ring's channels move.
+  /// The result is a share of what a ring's channels move.
   [[nodiscard]] double around() const { return t_.ranks / steps(); }
 
   [[nodiscard]] double bandwidth(Algorithm a, Protocol p) const {
@@ -168,7 +168,7 @@ NcclChoice with_time(NcclCollective collective, const NcclTopology& t, const Ncc
   return {way, slower * way.latency + moving, moving};
 }
 
-/// Channels of a communicator: those of the search, doubled.
+/// Channels of a communicator: those that the search finds, doubled.
 std::uint32_t communicator_channels(const Tuning& tuning) { return 2 * tuning.channels(); }
 
 }  // namespace

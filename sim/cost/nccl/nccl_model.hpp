@@ -12,11 +12,11 @@
 
 namespace orrery {
 
-/// Collectives that NCCL tunes; all others it makes of sends and receives.
+/// Collectives that NCCL tunes; it makes all others of sends and receives.
 enum class NcclCollective : std::uint8_t { broadcast, reduce, all_gather, reduce_scatter, all_reduce };
 [[nodiscard]] std::string_view name_of(NcclCollective);
 
-/// An algorithm and a protocol with what NCCL takes them to cost.
+/// An algorithm and a protocol with their cost by NCCL's model.
 struct NcclWay {
   NcclAlgorithm algorithm = NcclAlgorithm::ring;
   NcclProtocol protocol = NcclProtocol::simple;
@@ -25,7 +25,7 @@ struct NcclWay {
   friend bool operator==(const NcclWay&, const NcclWay&) = default;
 };
 
-/// Which algorithms are not to be taken, by NcclAlgorithm.
+/// Algorithms that must not be taken, by NcclAlgorithm.
 using NcclExcluded = std::array<bool, nccl_algorithm_count>;
 [[nodiscard]] NcclExcluded all_but(NcclAlgorithm);
 
@@ -68,8 +68,8 @@ using NcclExcluded = std::array<bool, nccl_algorithm_count>;
 /// Grows with n.  Source: as nccl_ways, ncclTopoGetAlgoTime.
 [[nodiscard]] Seconds nccl_time(NcclCollective, const NcclTopology&, const NcclWay&, Bytes whole);
 
-/// What NCCL takes: the way of least time, the first of equals.  At least Ring is always there unless it is excluded;
-/// empty where everything is.
+/// NCCL's choice: the way of least time, and the first among equals. Ring always exists unless it is excluded; the
+/// choice is empty where everything is.
 struct NcclChoice {
   NcclWay way;
   Seconds time;

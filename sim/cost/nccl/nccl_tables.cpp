@@ -70,7 +70,7 @@ double link_latency(NcclLink link, NcclAlgorithm a, NcclProtocol p) {
   return 0.0;
 }
 
-// Between nodes the first row, that of Intel hosts, stands for every GPU.
+// Between nodes the first row, for Intel hosts, stands for every GPU.
 double most_ll(GpuGeneration g, std::uint32_t nodes) { return of(ll, nodes == 1 ? g : GpuGeneration::volta, nodes); }
 double most_ring_ll128(GpuGeneration g, std::uint32_t nodes) { return of(ring_ll128, g, nodes); }
 double most_tree_ll128(GpuGeneration g, std::uint32_t nodes) { return of(tree_ll128, g, nodes); }
@@ -93,7 +93,7 @@ double tree_correction(NcclProtocol p, double bytes) {
   const double place = std::log2(bytes / 64.0);
   const double below = std::floor(place);
   const auto k = static_cast<std::size_t>(below);
-  // Behind the last power of two there is no correction, and none is gone over to.
+  // There is no correction after the last power of two, and the table does not blend into one.
   if (k >= corrections) return 1.0;
   const double next = k + 1 < corrections ? of_protocol[k + 1] : 1.0;
   return of_protocol[k] + (place - below) * (next - of_protocol[k]);

@@ -22,7 +22,7 @@ Position place(const YAML::Mark& mark) {
   return {static_cast<std::uint32_t>(mark.line) + 1, static_cast<std::uint32_t>(mark.column) + 1};
 }
 
-/// As a fabric's file would have it, to the last bit.
+/// The value as a fabric's file would have it, to the last bit.
 template <class Q>
 bool from_decimal(double number, std::string_view unit, Q& into) {
   std::string problem;
@@ -121,7 +121,7 @@ class Reader {
     return node;
   }
 
-  /// Calls take(i, number) for each value, which says whether it will do.
+  /// Calls take(i, number) for each value; it returns whether the value is allowed.
   template <class Take>
   void numbers(const YAML::Node& root, const char* key, std::size_t count, double least, double most, Take&& take) {
     const YAML::Node node = list(root, key);
@@ -151,7 +151,7 @@ std::string joined(const std::vector<std::string>& values) {
   return "[ " + out + " ]\n";
 }
 
-/// The dimensions of a fabric that has such; the innermost first.
+/// The dimensions of a fabric that has dimensions, the innermost first.
 struct Dimensions {
   const FabricSpec& f;
   std::string& why;

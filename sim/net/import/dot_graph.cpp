@@ -9,9 +9,9 @@
 #include "core/base/units_text.hpp"
 #include "sim/net/import/source.hpp"
 
-// A graph whose vertices are named as `orrery show fabric --dot` names them: gpu0, nic0 in one node; node 3 gpu0,
-// node 3 nic 0 (or nic<number in the fabric>) and node 3 switch0 in several; all else stands between the nodes.
-// Edges have bandwidth and latency, and may have kind.
+// Reads a graph whose vertices are named as `orrery show fabric --dot` names them: gpu0, nic0 in one node; node 3 gpu0,
+// node 3 nic 0 (or nic<number in the fabric>) and node 3 switch0 in several. All other vertices stand between the
+// nodes. Edges have bandwidth and latency, and may have kind.
 
 namespace orrery::importing {
 namespace {
@@ -71,7 +71,7 @@ class Reader {
     Link link;
   };
 
-  /// False where the text is of the other kind of graph.
+  /// Returns false where the text is of the other kind of graph.
   template <class G>
   bool load() {
     G graph;
@@ -92,7 +92,7 @@ class Reader {
     std::set<std::pair<std::size_t, std::size_t>> seen;
     for (const auto e : boost::make_iterator_range(boost::edges(graph))) {
       std::size_t a = boost::source(e, graph), b = boost::target(e, graph);
-      // Both directions of a cable may be edges of their own.
+      // The two directions of a cable may be separate edges.
       if (std::is_same_v<G, Graph> && !seen.insert({a, b}).second) continue;
       if (std::is_same_v<G, Graph> && seen.count({b, a}) > 0) continue;
       if (const auto link = link_of(graph[e], names_[a], names_[b])) edges_.push_back({a, b, *link});
@@ -172,7 +172,7 @@ class Reader {
       nics += p.kind == Place::Kind::nic ? 1 : 0;
       if (p.kind == Place::Kind::gpu) nodes = std::max(nodes, p.node + 1);
     }
-    // Without GPUs every NIC is one.
+    // Without GPUs every NIC counts as one.
     FabricSpec f;
     f.nodes = gpus == 0 ? static_cast<std::uint32_t>(nics) : nodes;
     if (nics == 0 || (gpus > 0 && (gpus % nodes != 0 || nics % nodes != 0 || gpus < nics))) {
@@ -185,7 +185,7 @@ class Reader {
     }
     f.node.gpus = gpus == 0 ? 1 : static_cast<std::uint32_t>(gpus / nodes);
     f.node.nics = gpus == 0 ? 1 : static_cast<std::uint32_t>(nics / nodes);
-    // "nic5" counts through all nodes, "node 1 nic 1" in one.
+    // The number in "nic5" counts through all nodes, that in "node 1 nic 1" in one.
     for (std::size_t v = 0; v < places.size(); ++v) {
       Place& p = places[v];
       if (p.kind == Place::Kind::nic && several && !names_[v].starts_with("node ")) {

@@ -8,7 +8,7 @@
 namespace orrery::importing {
 namespace {
 
-/// Links from one GPU to another, as that one counts them.
+/// Links from one GPU to another, as the first one counts them.
 struct Counted {
   std::uint32_t count = 0;
   Bandwidth bandwidth;
@@ -16,7 +16,7 @@ struct Counted {
 };
 using Peers = std::map<std::pair<std::size_t, std::size_t>, Counted>;
 
-/// Links that join two GPUs, of which each says how many there are.
+/// Wires links between two GPUs; each of the two says how many there are.
 void wire_peers(const std::vector<DumpedGpu>& gpus, const Peers& peers, Source& source, NodeDraft& draft) {
   for (std::size_t a = 0; a < gpus.size(); ++a) {
     for (std::size_t b = a + 1; b < gpus.size(); ++b) {

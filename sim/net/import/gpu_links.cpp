@@ -7,10 +7,11 @@ namespace {
 
 constexpr Bandwidth pcie3 = Bandwidth::of(15.75e9), pcie4 = Bandwidth::of(31.5e9), pcie5 = Bandwidth::of(63e9);
 
-/// NVIDIA's architecture white papers: Tesla P100 (2016), Tesla V100 (2017), Turing (2018; one or two links of 25
-/// GB/s), A100 (2020), Ampere GA102 (2021; four links of 14.0625 GB/s), H100 (2022), Blackwell (2024); datasheets of
-/// A30 (200 GB/s both ways), A800 and H800 (400 GB/s), H20 (900 GB/s).  AMD's of MI50 and MI100 (92 GB/s both ways),
-/// MI210 and MI250X (100), MI300X (128), MI355X (153.6).  PCIe: 8, 16 and 32 GT/s per lane, coded 128b/130b.
+/// Sources are NVIDIA's architecture white papers: Tesla P100 (2016), Tesla V100 (2017), Turing (2018; one or two links
+/// of 25 GB/s), A100 (2020), Ampere GA102 (2021; four links of 14.0625 GB/s), H100 (2022), Blackwell (2024); and
+/// datasheets of A30 (200 GB/s both ways), A800 and H800 (400 GB/s), H20 (900 GB/s). For AMD they are those of MI50 and
+/// MI100 (92 GB/s both ways), MI210 and MI250X (100), MI300X (128), MI355X (153.6). PCIe has 8, 16 and 32 GT/s per
+/// lane, coded 128b/130b.
 const std::vector<GpuLinks>& all_gpu_links() {
   using enum PeerLinks;
   const auto gb = [](double gigabytes) { return Bandwidth::of(gigabytes * 1e9); };

@@ -12,7 +12,7 @@ namespace orrery::importing {
 /// How GPUs of a kind reach each other without PCIe.
 enum class PeerLinks : std::uint8_t {
   none,
-  by_box,    ///< modules whose NVLinks lead to other GPUs or to NVSwitches, as the box has it
+  by_box,    ///< modules whose NVLinks lead to other GPUs or to NVSwitches, depending on the box
   switched,  ///< modules whose NVLinks lead to NVSwitches in most boxes
   bridge,    ///< cards whose NVLinks are used where a bridge joins two of them
   xgmi       ///< AMD's links between GPUs
@@ -28,10 +28,10 @@ struct GpuLinks {
   Bandwidth pcie;       ///< of its 16 lanes
 };
 
-/// "h100, h200, ..." of those with NVLinks that a user may name for a file; for messages.
+/// The names of kinds with NVLinks that a user may give for a file, "h100, h200, ..."; for messages.
 [[nodiscard]] std::string gpu_link_names();
 [[nodiscard]] const GpuLinks* gpu_links_named(std::string_view name);
-/// The first one with links of that architecture.  RCCL also writes "gfx90a:sramecc+:xnack-".
+/// The first kind with links of that architecture. RCCL also writes "gfx90a:sramecc+:xnack-".
 [[nodiscard]] const GpuLinks* gpu_links_of_sm(std::string_view sm);
 [[nodiscard]] const GpuLinks* gpu_links_of_gcn(std::string_view gcn);
 

@@ -21,14 +21,15 @@ enum class ImportKind : std::uint8_t {
 /// "nccl-topology" and so on, in the order of the kinds.
 [[nodiscard]] const std::vector<std::string>& import_kind_names();
 [[nodiscard]] std::string_view name_of(ImportKind);
-/// What a text looks like; none: like none of them.
+/// The kind that a text looks like; empty where it looks like none.
 [[nodiscard]] std::optional<ImportKind> import_kind_of(std::string_view text);
 
-/// What such files leave open.
+/// Figures that such files leave open.
 struct ImportOptions {
   std::string name = "imported";
-  std::optional<std::string> gpu;        ///< a name of gpu_link_names(): its links and PCIe, where the file has none
-  std::optional<std::uint32_t> nvlinks;  ///< of each GPU, in a matrix of `nvidia-smi` that shows none
+  std::optional<std::string> gpu;        ///< a name from gpu_link_names(), whose links and PCIe count where the file
+                                         ///< has none
+  std::optional<std::uint32_t> nvlinks;  ///< number for each GPU, for a matrix of `nvidia-smi` that shows none
   std::optional<Bandwidth> nic;          ///< of a network port, where the file does not say
   std::vector<std::string> without;      ///< NICs of these names are left out (those for storage)
   std::uint32_t nodes = 1;               ///< of the one that a file describes
@@ -40,11 +41,12 @@ struct Imported {
   std::vector<std::string> notes;  ///< what was assumed, and what has been left out
 };
 
-/// Reads one.  Nothing after a mistake, which is in the diagnostics: codes import.*.
+/// Reads one description. The result is empty after a mistake, which is in the diagnostics: codes import.*.
 [[nodiscard]] std::optional<Imported> import_fabric(ImportKind, std::string text, std::string file,
                                                     const ImportOptions&, Diagnostics&);
 
-/// A fabric as a network of ASTRA-sim's analytical backends; none where it has no such form, and `why` says why.
+/// A fabric as a network of ASTRA-sim's analytical backends. It is empty where the fabric has no such form, and `why`
+/// gives the reason.
 [[nodiscard]] std::optional<std::string> astra_text(const FabricSpec&, std::string& why);
 
 }  // namespace orrery

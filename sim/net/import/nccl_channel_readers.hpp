@@ -7,7 +7,7 @@
 
 namespace orrery::importing {
 
-// Of one file: channels, ranks, no notes.
+// The report of one file: channels, ranks, no notes.
 [[nodiscard]] std::optional<NcclChannelReport> read_nccl_graph(Source&, std::optional<std::uint32_t> nodes);
 [[nodiscard]] std::optional<NcclChannelReport> read_nccl_log(Source&, std::optional<std::uint32_t> nodes);
 

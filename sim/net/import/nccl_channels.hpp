@@ -17,20 +17,20 @@ enum class ChannelFile : std::uint8_t {
   graph,  ///< NCCL_GRAPH_DUMP_FILE: XML, one node's part
   log     ///< what a run printed with NCCL_DEBUG=INFO
 };
-/// What a text looks like; none: like neither.
+/// The kind that a text looks like; empty where it looks like neither.
 [[nodiscard]] std::optional<ChannelFile> channel_file_of(std::string_view text);
 
 /// "ring", "tree", "nvls".
 [[nodiscard]] std::string_view name_of(ChannelGraph::Kind);
 
-/// What one communicator is made of.
+/// The rings and trees of one communicator.
 struct NcclChannelReport {
-  /// Rates are in them where the file has any: a log has with NCCL_DEBUG_SUBSYS=INIT,GRAPH alone.
+  /// The graphs have rates where the file has any; a log has them only with NCCL_DEBUG_SUBSYS=INIT,GRAPH.
   std::vector<ChannelGraph> graphs;
   std::uint32_t ranks = 0, nodes = 1;
-  /// Ranks in the order of each channel's ring (of a graph's file: GPUs of the node), by channel.
+  /// Ranks in the order of each channel's ring, by channel (in a graph's file, GPUs of the node).
   std::vector<std::vector<std::uint32_t>> rings;
-  /// A rank's place in a channel's tree; none: no parent.
+  /// A rank's place in a channel's tree; no parent: `none`.
   struct TreePlace {
     std::uint32_t channel = 0, rank = 0;
     std::vector<std::uint32_t> children;
@@ -42,9 +42,9 @@ struct NcclChannelReport {
   std::vector<std::string> notes;                   ///< what has been left out
 };
 
-/// Reads one.  `nodes`: how many there are, which a graph's file and old versions' logs do not say.  Of a log with
-/// several communicators, the first of the largest.  Nothing after a mistake, which is in the diagnostics: codes
-/// import.*.
+/// Reads one file. `nodes` is the number of nodes, which a graph's file and old versions' logs do not say. In a log
+/// with several communicators, the first of the largest ones counts. The result is empty after a mistake, which is in
+/// the diagnostics: codes import.*.
 [[nodiscard]] std::optional<NcclChannelReport> import_nccl_channels(ChannelFile, std::string text, std::string file,
                                                                     std::optional<std::uint32_t> nodes, Diagnostics&);
 

@@ -9,9 +9,9 @@
 #include "core/base/units_text.hpp"
 #include "sim/net/import/nccl_channel_readers.hpp"
 
-// <graphs version="1"> of NCCL: a <graph> for each kind of algorithm, a <channel> for each of its channels, in it the
-// GPUs of the node by `dev` in order, between the ports by which a channel comes in and leaves where there are several
-// nodes.  Speeds are in GB/s of one channel.
+// Reads <graphs version="1"> of NCCL. It has a <graph> for each kind of algorithm, and in it a <channel> for each of
+// its channels. A channel lists the GPUs of the node by `dev` in order; where there are several nodes, they stand
+// between the ports by which the channel comes in and leaves. Speeds are in GB/s of one channel.
 
 namespace orrery::importing {
 namespace {

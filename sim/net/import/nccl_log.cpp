@@ -7,7 +7,7 @@
 #include "core/base/source_excerpt.hpp"
 #include "sim/net/import/nccl_channel_readers.hpp"
 
-// Lines that NCCL prints with NCCL_DEBUG=INFO, each behind "host:process:thread [device] NCCL INFO ":
+// Reads lines that NCCL prints with NCCL_DEBUG=INFO, each behind "host:process:thread [device] NCCL INFO ":
 //
 //   Pattern 4, crossNic 0, nChannels 12, bw 30.000000/30.000000, type NVL/PIX, sameChannels 1      (SUBSYS=INIT,GRAPH)
 //   comm 0x55d3 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0
@@ -15,13 +15,13 @@
 //   Trees [0] 1/-1/-1->0->8 [1] ...                           children -> rank -> parent
 //   Channel 00/0 : 0[0] -> 7[7] via P2P/CUMEM                 Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/0/GDRDMA
 //
-// The first of them print what one thread found before the channels that it lists; a program with several communicators
-// prints all this for each.
+// The first of these lines print what one thread found before the channels that it lists. A program with several
+// communicators prints all this for each.
 
 namespace orrery::importing {
 namespace {
 
-/// Of one line, what has not been read yet.
+/// The unread rest of one line.
 class Words {
  public:
   explicit Words(std::string_view text) : text_(text) {}
@@ -44,7 +44,7 @@ class Words {
     at_ = static_cast<std::size_t>(end - text_.data());
     return true;
   }
-  /// Up to the next space.
+  /// Takes the text up to the next space.
   std::string_view take_word() {
     skip_spaces();
     const std::size_t end = std::min(text_.find(' ', at_), text_.size());
@@ -67,7 +67,7 @@ class Words {
 
 constexpr std::uint32_t most_ranks = 1U << 20, most_channels = 64;
 
-/// GB/s; 0 where NCCL found none.
+/// The speed is in GB/s; 0 where NCCL found none.
 bool is_speed(double s) { return s == 0.0 || (s >= 1e-3 && s <= 1e5); }
 
 class LogReader {
@@ -230,7 +230,7 @@ class LogReader {
       wrong(w, "a connection cannot be read", "\"Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\" would be right.");
       return;
     }
-    // Both ends of one over the network are printed.
+    // The log prints both ends of a connection over the network.
     if (!received) ++transports_[std::string(w.take_word())];
   }
 

@@ -8,9 +8,9 @@
 #include "core/base/units_text.hpp"
 #include "sim/net/import/gpu_link_rows.hpp"
 
-// <system> of NCCL (version 1) and RCCL (1 and 2): a <cpu> for each NUMA node, <pci> inside, <gpu> and <nic><net> in
-// those.  A dump has all of them; the skeletons that clouds ship have <pci> alone, and what a device is follows from
-// its class.
+// Reads <system> of NCCL (version 1) and RCCL (1 and 2): a <cpu> for each NUMA node, <pci> inside, and <gpu> and
+// <nic><net> in those. A dump has all of them. The skeletons that clouds ship have <pci> alone, and the kind of a
+// device follows from its class.
 
 namespace orrery::importing {
 namespace {
@@ -157,7 +157,7 @@ class Reader {
     }
   }
 
-  /// By dev, or in a skeleton by bus, as CUDA_DEVICE_ORDER=PCI_BUS_ID numbers them.
+  /// Numbers GPUs by dev, or in a skeleton by bus, as CUDA_DEVICE_ORDER=PCI_BUS_ID does.
   void number_gpus() {
     std::stable_sort(gpus_.begin(), gpus_.end(), [](const Gpu& a, const Gpu& b) {
       return std::pair(a.number, a.number < 0 ? a.bus : 0) < std::pair(b.number, b.number < 0 ? b.bus : 0);
@@ -203,7 +203,7 @@ class Reader {
     return gpu_links_of_sm(g.gpu.attribute("sm").value());
   }
 
-  /// <nvlink>, <xgmi> or <c2c> of a GPU; nothing after a mistake.
+  /// Reads <nvlink>, <xgmi> or <c2c> of a GPU; empty after a mistake.
   std::optional<GpuLinkRow> link_row(const pugi::xml_node& row, const Gpu& g, const GpuLinks* links) {
     const std::string name = row.name();
     if (name == "c2c") {
@@ -237,7 +237,7 @@ class Reader {
     const std::string target = row.attribute("target").value(), target_class = row.attribute("tclass").value();
     PciKind to = pci_kind_of(target_class);
     const std::optional<std::uint64_t> bus = bus_number(target);
-    // As NCCL, which takes what it cannot see for an NVSwitch.
+    // This follows NCCL, which takes a target that it cannot see for an NVSwitch.
     if (target.starts_with("fffffff")) to = PciKind::nvswitch;
     if (to == PciKind::unknown) to = bus && buses_.count(*bus) != 0 ? PciKind::gpu : PciKind::nvswitch;
     if ((to != PciKind::gpu && to != PciKind::nvswitch && to != PciKind::processor) || (to == PciKind::gpu && !bus)) {
@@ -249,7 +249,7 @@ class Reader {
     return GpuLinkRow{to, bus, number, number * links->link, place(row)};
   }
 
-  /// NCCL would find the NVLinks of a skeleton when it runs.
+  /// NCCL would find the NVLinks of a skeleton only when it runs.
   void add_links_of_skeleton(const pugi::xml_node& system) {
     if (gpus_.empty()) return;
     if (!options_.gpu) {

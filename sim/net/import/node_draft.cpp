@@ -10,7 +10,7 @@
 
 namespace orrery::importing {
 
-/// Of each NIC, over anything but NVLink.
+/// Hops of each NIC over any link but NVLink.
 std::vector<std::uint32_t> NodeDraft::hops_from(const std::string& gpu) const {
   std::map<std::string, std::uint32_t> hops{{gpu, 0}};
   for (std::deque<std::string> next{gpu}; !next.empty(); next.pop_front()) {
@@ -36,8 +36,8 @@ bool NodeDraft::leaves_out(const ImportOptions& options, const std::string& labe
   return true;
 }
 
-/// NICs that are farther from every GPU than the others, where the others can be shared out among the GPUs: as few as
-/// that takes, and none where no distance parts them so.
+/// NICs that are farther from every GPU than the others, where the others can be shared out among the GPUs. They are as
+/// few as that takes, and none where no distance parts them so.
 std::vector<std::size_t> NodeDraft::far_nics(const Hops& hops) const {
   std::vector<std::uint32_t> nearest;
   for (std::size_t n = 0; n < nics_.size(); ++n) {
@@ -65,7 +65,7 @@ std::string NodeDraft::labels_of(const std::vector<std::size_t>& nics) const {
   return out;
 }
 
-/// More NICs than GPUs: those of each GPU become one.
+/// Where there are more NICs than GPUs, the NICs of each GPU become one.
 bool NodeDraft::bundle_nics(const Hops& hops, Source& source, Position where) {
   const std::size_t nics = nics_.size(), gpus = gpus_.size();
   if (nics % gpus != 0) {
@@ -82,7 +82,7 @@ bool NodeDraft::bundle_nics(const Hops& hops, Source& source, Position where) {
                               labels_of(out))});
     return false;
   }
-  // Nearest first, each GPU as many as the others.
+  // Each GPU takes its nearest NICs first, and as many as the others.
   std::vector<std::vector<std::size_t>> of(gpus);
   for (std::size_t n = 0; n < nics; ++n) {
     std::size_t best = gpus;

@@ -9,7 +9,7 @@
 
 namespace orrery::importing {
 
-/// A node while its devices are found: vertices by name, GPUs and NICs numbered in the end.
+/// A node while its devices are found: vertices have names, and GPUs and NICs get numbers in the end.
 class NodeDraft {
  public:
   struct Nic {
@@ -25,9 +25,9 @@ class NodeDraft {
   [[nodiscard]] const std::vector<std::string>& gpus() const { return gpus_; }
   [[nodiscard]] const std::vector<Nic>& nics() const { return nics_; }
 
-  /// GPU i becomes gpu<i>.  NICs are put in the order of the GPUs that they are nearest to, since GPU g of m uses
-  /// number g n / m of n; where there are more NICs than GPUs, those of a GPU are taken together.  With several
-  /// nodes a switch joins all NICs.  `where`: of what is wrong with the whole.
+  /// GPU i becomes gpu<i>. NICs are put in the order of the GPUs that they are nearest to, since GPU g of m uses NIC
+  /// number g n / m of n. Where there are more NICs than GPUs, those of a GPU are taken together. With several nodes a
+  /// switch joins all NICs. `where` is the place of mistakes about the whole.
   [[nodiscard]] std::optional<FabricSpec> finish(Source&, const ImportOptions&, Position where);
 
  private:

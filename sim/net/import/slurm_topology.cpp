@@ -8,8 +8,9 @@
 #include "core/base/units_text.hpp"
 #include "sim/net/import/source.hpp"
 
-// topology.conf(5) of Slurm, plugin topology/tree: a line for each switch, SwitchName=s0 Nodes=n[0-3,7] or
-// SwitchName=s2 Switches=s[0-1]; key words in any case, # begins a comment, LinkSpeed is of no effect there either.
+// Reads topology.conf(5) of Slurm, plugin topology/tree: a line for each switch, SwitchName=s0 Nodes=n[0-3,7] or
+// SwitchName=s2 Switches=s[0-1]. Key words may be in any case, # begins a comment, and LinkSpeed has no effect, as in
+// Slurm.
 
 namespace orrery::importing {
 namespace {
@@ -51,7 +52,7 @@ class Reader {
     std::size_t parents = 0;
   };
 
-  /// "n[0-3,007],m" as Slurm's hostlists have it.
+  /// Expands Slurm's hostlists: "n[0-3,007],m".
   std::optional<std::vector<std::string>> expand(std::string_view text, Position where) {
     std::vector<std::string> out;
     const auto wrong = [&](const char* what) {
@@ -250,7 +251,7 @@ class Reader {
     return f;
   }
 
-  /// A tree whose switches of one level have equally many children: stored as such, of any size.
+  /// A tree whose switches of one level have equally many children; it is stored as such, whatever its size.
   std::optional<TreeNetwork> regular_tree(const std::vector<std::uint64_t>& below, std::uint32_t nics) const {
     std::vector<std::size_t> level;
     for (std::size_t s = 0; s < switches_.size(); ++s) {

@@ -14,7 +14,7 @@ struct Word {
   std::size_t offset = 0;  ///< in the file
 };
 
-/// Words of a line without a terminal's escapes.
+/// Words of a line without the terminal's escape codes.
 std::vector<Word> words_of(std::string_view line, std::size_t begin) {
   std::vector<Word> out;
   for (std::size_t i = 0; i < line.size();) {
@@ -39,7 +39,7 @@ bool has_number(std::string_view word, std::string_view kind) {
          word.find_first_not_of("0123456789", kind.size()) == std::string_view::npos;
 }
 
-/// "0-23,48-71", as cores and NUMA nodes are listed; "N/A" is none.
+/// Whether the word lists cores or NUMA nodes, as in "0-23,48-71"; "N/A" is no list.
 bool is_list(std::string_view word) {
   return !word.empty() && word.find_first_not_of("0123456789-,") == std::string_view::npos;
 }
@@ -79,7 +79,7 @@ class Reader {
   }
 
  private:
-  /// Devices up to "CPU Affinity", "NUMA Affinity" and "GPU NUMA ID", which stand behind them.
+  /// Reads the devices up to "CPU Affinity", "NUMA Affinity" and "GPU NUMA ID", which stand behind them.
   bool read_header(const std::vector<Word>& words) {
     out_.header = words.front().offset;
     std::size_t i = 0;

@@ -9,8 +9,8 @@
 
 namespace orrery::importing {
 
-/// The matrix of `nvidia-smi topo -m`: for each two devices the farthest thing between them (NVIDIA's legend of it).
-/// PIX one PCIe switch, PXB several, PHB the host bridge, NODE bridges of one NUMA node, SYS sockets; NV# is that many
+/// The matrix of `nvidia-smi topo -m`: for each two devices the farthest thing between them (by NVIDIA's legend). PIX
+/// is one PCIe switch, PXB several, PHB the host bridge, NODE bridges of one NUMA node, SYS sockets. NV# is that many
 /// NVLinks, and then hides what lies between the two over PCIe.
 struct SmiMatrix {
   enum Distance : std::uint8_t { same, pix, pxb, phb, numa, sys, unknown };
@@ -21,7 +21,7 @@ struct SmiMatrix {
   struct Device {
     std::string name;
     bool gpu = false;
-    std::string place = {};  ///< of a GPU: its NUMA node, or where there is no such column its cores; empty: not said
+    std::string place = {};  ///< for a GPU: its NUMA node, or where there is no such column its cores; empty: not said
   };
   std::vector<Device> devices;
   std::vector<std::vector<Cell>> cells;
@@ -30,7 +30,7 @@ struct SmiMatrix {
   bool pcie_alone = false;                        ///< the file shows the command: `topo -mp`, which leaves NVLinks out
 };
 
-/// Reads one whose halves are alike; nothing after a mistake: import.matrix, import.size.
+/// Reads a matrix whose halves are alike; empty after a mistake: import.matrix, import.size.
 [[nodiscard]] std::optional<SmiMatrix> read_smi_matrix(Source&);
 
 }  // namespace orrery::importing

@@ -12,7 +12,7 @@
 namespace orrery::importing {
 namespace {
 
-/// Wires what a matrix says.  NVLinks hide what lies below them, so that NICs and the places of GPUs tell that.
+/// Wires the devices of a matrix. NVLinks hide what lies below them, so NICs and the places of GPUs tell that.
 class Wiring {
  public:
   Wiring(Source& source, const ImportOptions& options, SmiMatrix matrix)
@@ -46,8 +46,8 @@ class Wiring {
     return groups;
   }
 
-  /// Where NVLinks hide it, two GPUs are in one node if they have the same place; where no place is said, if nothing
-  /// between them and their neighbours crosses sockets.
+  /// Where NVLinks hide it, two GPUs are in one node if they have the same place. Where no place is given, they are if
+  /// nothing between them and their neighbours crosses sockets.
   Groups numa_nodes() const {
     Groups groups = within(SmiMatrix::numa);
     const auto for_hidden = [&](const auto& visit) {
@@ -81,7 +81,7 @@ class Wiring {
                   {rule});
     return false;
   }
-  /// What is below one switch is so with all others there.
+  /// If a device shares a switch with one other, it must share it with all others there.
   bool is_apart(SmiMatrix::Distance level, const Groups& groups) {
     for (std::size_t a = 0; a < size(); ++a) {
       for (std::size_t b = 0; b < a; ++b) {
@@ -92,8 +92,8 @@ class Wiring {
     }
     return true;
   }
-  /// SYS within a node is a NIC's below another root complex, or is printed for whatever is not below one switch.  It
-  /// is a mistake where the GPUs there have no place or several.
+  /// SYS within a node belongs to a NIC below another root complex, or is printed for everything that is not below one
+  /// switch. It is a mistake where the GPUs there have no place or several.
   bool check_nodes(const Groups& nodes) {
     std::map<std::size_t, std::set<std::string>> places;
     for (std::size_t d = 0; d < size(); ++d) {
@@ -140,7 +140,7 @@ class Wiring {
       const auto [at, first] = host.try_emplace(nodes.of(d), fmt::format("host{}", host.size()));
       if (first) hosts.push_back(at->second);
       std::string above = at->second;
-      // Below a switch stands what shares one; a switch above those that meet without the host.
+      // Devices that share a switch stand below it; a further switch stands above those that meet without the host.
       const auto any_other = [&](const auto& holds) {
         for (std::size_t other = 0; other < size(); ++other) {
           if (other != d && !out[other] && holds(other)) return true;
@@ -193,8 +193,8 @@ class Wiring {
     }
   }
 
-  /// GPUs that NVLinks join: straight where each has enough for all its peers, else by NVSwitches, which show each pair
-  /// as many as the one with fewer has.
+  /// GPUs that NVLinks join. They are joined directly where each has enough links for all its peers, otherwise by
+  /// NVSwitches, which show each pair as many links as the GPU with fewer has.
   void wire_set(const std::vector<std::size_t>& gpus, const std::vector<std::size_t>& set) {
     std::vector<std::uint32_t> widest;
     std::uint32_t most = 0;  // that one GPU would need for all its peers
@@ -235,7 +235,7 @@ class Wiring {
     source_.note(fmt::format("{} NVLinks to every GPU are more than one has: they lead to NVSwitches", fullest));
   }
 
-  /// The matrix shows none: no silent machine of PCIe alone where such GPUs have NVLinks.
+  /// The matrix shows no NVLinks. Where such GPUs have some, the machine must not silently become one of PCIe alone.
   void wire_told_nvlinks() {
     if (draft_.gpus().size() < 2 || (links_.links == 0 && options_.nvlinks.value_or(0) == 0)) return;
     const bool bridge = links_.kind == PeerLinks::bridge;

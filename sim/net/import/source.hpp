@@ -9,7 +9,7 @@
 
 namespace orrery::importing {
 
-/// A text that is imported, and where its mistakes and notes go.
+/// A text that is imported, and the place for its mistakes and notes.
 class Source {
  public:
   Source(std::string text, std::string file, Diagnostics& d)
@@ -20,7 +20,7 @@ class Source {
   /// Where a byte of the text stands.
   [[nodiscard]] Position at(std::size_t offset) const;
   void error(Position, std::string code, std::string message, std::vector<std::string> details = {});
-  /// Once each, in the order of their first call.
+  /// Adds a note; each one is kept once, in the order of first calls.
   void note(std::string text);
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
@@ -31,10 +31,10 @@ class Source {
   std::vector<std::string> notes_;
 };
 
-/// What a message shows of a text in the file: its first 80 bytes.
+/// The part of a text in the file that a message shows: its first 80 bytes.
 [[nodiscard]] inline std::string brief(std::string_view text) { return std::string(text.substr(0, 80)); }
 
-/// A name as a fabric's wires have it: other characters than those of ASCII that are seen become "_".
+/// A name as a fabric's wires have it: characters other than visible ASCII become "_".
 [[nodiscard]] std::string wire_name(std::string text);
 
 /// Lines of a text with their numbers, from 1.
@@ -44,7 +44,7 @@ struct TextLine {
 };
 [[nodiscard]] std::vector<TextLine> lines_of(std::string_view text);
 
-// Latencies that no file says: nominal, of one link.
+// Latencies that no file states: nominal ones, for one link.
 inline constexpr Seconds nvlink_latency = Seconds::of(500e-9);
 inline constexpr Seconds pcie_latency = Seconds::of(200e-9);
 inline constexpr Seconds socket_latency = Seconds::of(300e-9);

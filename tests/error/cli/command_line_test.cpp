@@ -129,7 +129,7 @@ TEST_CASE("with --json mistakes are JSON on standard output, and text on standar
     CHECK(errors.back()["column"] == 1);
     CHECK(errors.back()["code"] == "file.unknown-key");
   }
-  // A plan that cannot be exported stands beside the reason why.
+  // A plan that cannot be exported is shown with the reason.
   const Ran kept = run(ORRERY_PROGRAM,
                        "plan --model tiny-gpt --cluster local-cpu --gpus 1 --batch 4 --seq 64 "
                        "--precision fp64 --export megatron --json");

@@ -39,7 +39,7 @@ std::vector<std::string> cases() {
 Diagnostics read(const std::string& name) {
   const std::filesystem::path file = folder / (name + ".toml");
   Diagnostics found;
-  // No shipped data: the plans name what lies in given/.
+  // No shipped data is used: the plans name files in given/.
   const auto run = read_plan(text_of(file), file.string(), Library(folder / "none"), std::nullopt, found);
   CHECK(!run.has_value());
   return found;
@@ -85,7 +85,7 @@ TEST_CASE("Every code of the plan rules has a test and stands in docs/diagnostic
                            text_of(source / "core/plan/grid_check.cpp") + text_of(source / "core/plan/plan_file.cpp");
   const std::string orders =
       text_of(source / "core/plan/order_check.cpp") + text_of(source / "core/plan/compute_order.cpp");
-  // Below, in memory: what a file cannot say, since its numbers are refused first.
+  // These are tested below, in memory: a file cannot state them, because its numbers are refused first.
   std::set<std::string> tested = {"plan.size",        "plan.mesh-size",  "plan.microbatch-size",
                                   "plan.stage-empty", "plan.zero-stage", "plan.prefetch"};
   for (const std::string& name : cases()) {
@@ -107,7 +107,7 @@ TEST_CASE("Every code of the plan rules has a test and stands in docs/diagnostic
     }
   }
   REQUIRE(known.size() >= 25);
-  // There a code stands by itself: "plan.order-ranks", "order.action".
+  // In those places a code stands by itself: "plan.order-ranks", "order.action".
   for (const std::string& opening : {std::string("\"plan.order-"), std::string("\"order.")}) {
     for (auto at = orders.find(opening); at != std::string::npos; at = orders.find(opening, at + 1)) {
       known.insert(orders.substr(at + 1, orders.find('"', at + 1) - at - 1));

@@ -2,7 +2,7 @@
 
 #include "tests/error/core/spec_cases.hpp"
 
-// What a cluster's levels and channels may get wrong, beside what spec_errors_test.cpp has.
+// Mistakes in a cluster's levels and channels, in addition to those of spec_errors_test.cpp.
 
 using namespace orrery;
 using namespace orrery::test;

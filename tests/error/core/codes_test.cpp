@@ -36,7 +36,7 @@ const std::string areas =
     "(?:file|library|model|hf|workload|cluster|device|calibration|plan|cli|export|program|report|trace|order|runs|"
     "fabric|import|checkpoint|gui|lesson)";
 
-/// A code stands before the message: a text with a space in it, or one that is made there.
+/// A code stands before the message, which is a text with a space in it, or one that is made there.
 const std::string before_message = "\"\\s*,\\s*(?:\"[^\" ]* |fmt::format|std::move|std::string|message|what)";
 
 void add_matches(std::set<std::string>& codes, const std::string& text, const std::string& pattern,
@@ -56,7 +56,7 @@ std::set<std::string> codes_in_sources() {
       add_matches(codes, text, "code = \"(" + areas + "\\.[a-z0-9-]+)\"", "");
     }
   }
-  // Checks of a plan, and the export, give the end of the code, behind the key that is wrong.
+  // Checks of a plan, and the export, give only the end of the code, after the wrong key.
   for (const auto& [folder, prefix] :
        std::map<std::string, std::string>{{"core/plan", "plan."}, {"planner/export", "export."}}) {
     for (const std::string& text : sources(folder)) {
@@ -92,7 +92,7 @@ TEST_CASE("every code of a diagnostic is in docs/diagnostics.md", "[error]") {
 
 TEST_CASE("docs/diagnostics.md has no code that no source has", "[error]") {
   const std::set<std::string> reported = codes_in_sources();
-  // Some codes are made of parts in ways that the forms above do not know; at least the part must stand somewhere.
+  // Some codes are made of parts in ways that the forms above do not cover; at least the part must stand somewhere.
   std::string all;
   for (const char* folder : {"core", "sim", "exec", "cli", "planner", "validate", "gui"}) {
     for (const std::string& text : sources(folder)) all += text;

@@ -5,8 +5,8 @@
 #include "core/base/source_excerpt.hpp"
 #include "tests/error/core/spec_cases.hpp"
 
-// What any file of ours may get wrong: one wrong input for each code of core/base, and the exact text that a
-// person sees.  docs/diagnostics.md lists the same codes.
+// Mistakes that any file of ours can have: one wrong input for each code of core/base, and the exact text that a person
+// sees. docs/diagnostics.md lists the same codes.
 
 using namespace orrery;
 using namespace orrery::test;

@@ -4,7 +4,7 @@
 
 #include "tests/error/core/spec_cases.hpp"
 
-// Hugging Face configurations that cannot be read, or are of models that this program does not have: one wrong
+// Hugging Face configurations that cannot be read, or that are for models which this program does not have: one wrong
 // input for each code, and the exact text.
 
 using namespace orrery;

@@ -11,7 +11,7 @@
 
 namespace orrery::test {
 
-// Files that are right, to be spoilt, and what is said of the spoilt ones.
+// Correct files, which tests then spoil, and the messages about the spoilt ones.
 
 inline const Library library(std::filesystem::path(ORRERY_SOURCE_DIR) / "models");
 

@@ -5,8 +5,8 @@
 #include "core/spec/spec_check.hpp"
 #include "tests/error/core/spec_cases.hpp"
 
-// Models, workloads, clusters and devices that say something wrong: one wrong input for each code of core/spec,
-// and the exact text.
+// Models, workloads, clusters and devices with mistakes: one wrong input for each code of core/spec, and the exact
+// text.
 
 using namespace orrery;
 using namespace orrery::test;

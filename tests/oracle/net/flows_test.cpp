@@ -15,7 +15,7 @@ namespace {
 
 struct Message {
   std::vector<LinkId> route;
-  std::vector<std::uint32_t> links;  ///< of the naive network: as often as the weight, then the limit's own
+  std::vector<std::uint32_t> links;  ///< links of the naive network: as often as the weight, then the limit's own
   std::vector<double> weights;
   double most = std::numeric_limits<double>::infinity();
   Picoseconds begin = 0;
@@ -28,9 +28,9 @@ TEST_CASE("rates are max-min fair after every event, on random links and routes"
     std::mt19937_64 random(seed);
     const auto draw = [&](std::uint64_t n) { return static_cast<std::uint32_t>(random() % n); };
     const std::uint32_t links = 1 + draw(12), messages = 1 + draw(40);
-    // Weights and limits on half of the networks, so that the others go the plain way.
+    // Half of the networks have weights and limits, so that the others go the plain way.
     const bool strands = seed % 2 == 1;
-    // Few different capacities give many links that fill at once.
+    // A small number of different capacities gives many links that fill at once.
     const bool ties = draw(2) == 0;
     std::vector<long double> capacity(links);
     for (auto& x : capacity) x = ties ? 1e9L * (1 << draw(3)) : 1e9L * (1 + draw(1000)) / 100;
@@ -73,7 +73,7 @@ TEST_CASE("rates are max-min fair after every event, on random links and routes"
       for (std::uint32_t i = 0; i < messages; ++i) {
         if (routes[i].empty()) continue;
         CAPTURE(seed, i, now);
-        // Rounding of levels (1e-12 each), passed on over a few links.
+        // The margin is for rounding of levels (1e-12 each), passed on over a few links.
         REQUIRE(network.rate(i).base() == Approx(static_cast<double>(want[i])).epsilon(1e-10).margin(0));
       }
     }
@@ -81,7 +81,7 @@ TEST_CASE("rates are max-min fair after every event, on random links and routes"
 }
 
 TEST_CASE("times of traffic equal those of rates computed anew at every event", "[oracle][net]") {
-  // 1e-6: whole picoseconds, whose rounding others' ends then carry on.
+  // The margin is 1e-6 for whole picoseconds, whose rounding the ends of others then carry on.
   const std::uint64_t seed = GENERATE(1U, 2U, 3U);
   const Tree tree = GENERATE(star(16), two_to_one(48));
   CAPTURE(seed, tree.hosts);

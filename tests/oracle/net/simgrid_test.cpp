@@ -18,13 +18,13 @@ TEST_CASE("times equal SimGrid's within 1e-6, on routes of equal latency", "[ora
   const auto difference = [&](const Traffic& traffic, SimgridUpdate update = SimgridUpdate::lazy) {
     return largest_difference(run(tree, traffic), run_simgrid(tree, traffic, update).value());
   };
-  // Half a million messages and more: the long run, and perf_network.
+  // This is half a million messages and more, for the long run and perf_network.
   if (hosts < 512 || std::getenv("ORRERY_LONG_TESTS") != nullptr) {
     CHECK(difference(ring(hosts, 1, 1e9)) < 1e-6);
     CHECK(difference(ring(hosts, 16, 1e9)) < 1e-6);
     CHECK(difference(ring(hosts, 1, 1e9, 2)) < 1e-6);
   }
-  // One after another: a few, before roundings have grown (docs/network.md, "Time").
+  // Only the first of the messages are compared, before roundings have grown (docs/network-model.md, "Time").
   CHECK(difference(irregular(hosts, 4, 11)) < 1e-6);
   CHECK(difference(irregular(hosts, hosts < 512 ? 6 : 2, 12, true), SimgridUpdate::full) < 1e-6);
 }

@@ -9,8 +9,8 @@
 
 namespace orrery::test {
 
-// BERT, vision transformers and latent attention, under every way to cut them:
-// loss, gradients and weights equal those of a single device.
+// BERT, vision transformers and latent attention, under every way to cut them: loss, gradients and weights equal those
+// of a single device.
 TEST_CASE("Random plans of other architectures compute what a single device computes", "[oracle][numerics]") {
   Coverage coverage(3);
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
@@ -34,8 +34,8 @@ TEST_CASE("Random plans of other architectures compute what a single device comp
   coverage.check(1);  // a vision transformer has no context axis
 }
 
-// Of a grid's ranks each has some features of the stream: norms, tables, the head's further matrix and what asks for a
-// few rows alone are cut otherwise than products.
+// Each of a grid's ranks has some features of the stream. Norms, tables, the head's further matrix and products of a
+// few rows only are cut otherwise than other products.
 TEST_CASE("Random plans of other architectures on grids compute what a single device computes", "[oracle][numerics]") {
   Coverage coverage(3);
   for (std::uint64_t seed = 201; seed <= 320; ++seed) {

@@ -22,9 +22,8 @@ namespace {
 constexpr double spread_factor = 6.0;
 constexpr double ceiling_factor = 4.0;
 
-/// Standard deviation of a rough start: matrices keep about half the size of
-/// what they multiply, so that a deep model stays well conditioned; everything
-/// else, tables included, 1/2.
+/// Standard deviation of a rough start. Matrices keep about half the size of what they multiply, so that a deep model
+/// stays well conditioned; everything else, tables included, has 1/2.
 double rough_deviation(const std::string& name, std::uint64_t rows) {
   const bool table =
       name == "embedding.word.weight" || name == "embedding.position.weight" || name == "head.output.weight";
@@ -39,7 +38,7 @@ void roughen(Program& program, const Workload& workload, const ParameterSet& sha
     for (ParameterSlice& slice : table.slices) {
       if (slice.init == Init::ones && keeps_ones(workload)) continue;
       std::string prefix = table.module + ".";
-      // Layers of a kind have parameters of the same shapes.
+      // All layers of a kind have parameters of the same shapes.
       std::uint32_t layer = 0;
       while (of_layers(table) && layer + 1 < program.layers &&
              !shapes.contains(fmt::format("layers.{}.{}", layer, slice.name))) {
@@ -140,7 +139,8 @@ class Check {
     for (std::uint32_t r = 0; r < program_.mesh.size(); ++r) {
       const ExpectedTotals expected = expected_totals(program_, Rank{r});
       const RankMemory& memory = result.memory[r];
-      // What the pool gave out, of one block for buffers that share it: one op at a time holds nothing longer.
+      // The memory that the pool gave out, with one block for buffers that share it: with one op at a time nothing is
+      // held longer.
       if (!options.concurrent_lanes && memory.held_bytes != expected.peak_bytes) {
         fail(fmt::format("rank {}: {} bytes were held, not {}", r, memory.held_bytes, expected.peak_bytes));
       }
@@ -165,7 +165,8 @@ class Check {
   /// The ranks' parts as whole tensors, by the tests' own reading and by exec/run's.
   ParameterSet gathered(const RunEvent& event, const char* what, Held held = Held::all) {
     ParameterSet set = collect(program_, *event.buffers, what, held, state_.parameters, result_.failures);
-    // gather takes a sound Program: it learns from the ops which parts are current, and throws where holders disagree.
+    // gather requires a sound Program: it learns from the ops which parts are current, and throws where holders
+    // disagree.
     if (options_.damage || !finite(set)) return set;
     const GlobalTensors same = gather(program_, *event.buffers, what);
     if (same.size() != set.size()) fail(fmt::format("gather finds {} tensors of {}", same.size(), what));
@@ -252,9 +253,8 @@ class Check {
     }
   }
 
-  /// How many times as far as the weights the gradients move, both relative to
-  /// their size: the largest of a few draws that change every weight by up to
-  /// 2^-30 of itself, in double and without any rounding.
+  /// How many times as far as the weights the gradients move, both relative to their size. It is the largest of a few
+  /// draws that change every weight by up to 2^-30 of itself, in double and without any rounding.
   double condition_number(const ParameterSet& weights, const ReferenceGradients& exact, std::uint64_t step) const {
     constexpr double change = 0x1p-30;
     const double rms_of_all = rms(exact.gradients);
@@ -274,33 +274,27 @@ class Check {
     return condition;
   }
 
-  /// What no spread excuses.  Between the loss and a gradient lie about twenty
-  /// stored tensors per layer, ten forward and ten backward, and ten outside
-  /// the layers.  Each rounding moves its elements by at most the unit roundoff
-  /// u, in directions that do not depend on each other, so that n of them move
-  /// a gradient by about u sqrt(n) of the size of the terms that it is a sum
-  /// of.  Terms may cancel (a key bias has no gradient at all), hence sizes
-  /// count from the root mean square of all gradients; `ceiling_factor` is for
-  /// what products and normalizations make of a relative error on the way.
+  /// The part of the bound that does not depend on the spread. Between the loss and a gradient lie about twenty stored
+  /// tensors per layer, ten forward and ten backward, and ten outside the layers. Each rounding moves its elements by
+  /// at most the unit roundoff u, in independent directions. So n roundings move a gradient by about u sqrt(n) of the
+  /// size of the terms that it is a sum of. Terms may cancel (a key bias has no gradient at all), hence sizes count
+  /// from the root mean square of all gradients. `ceiling_factor` covers what products and normalizations make of a
+  /// relative error on the way.
   ///
-  /// Some models enlarge errors more, and not by a power of their depth (the
-  /// median grows as the root): where the residual stream nearly cancels, the
-  /// next norm enlarges what errors it has.  Two of 500 drawn models of eight or
-  /// ten layers passed the bound; in the worst of them a change of a weight below
-  /// one norm counts fifty to two hundred times, and above it some five times.
-  /// A rounded product is the exact product with weights that are wrong by u
-  /// (Wilkinson 1963): so errors are enlarged as such changes of the weights
-  /// are, which the exact reference tells.  Its condition number takes the
-  /// root's place where it is larger.  The factor then is for twenty roundings
-  /// where a layer has some six weights, sqrt(20 / 6), and for a tail twice as
-  /// far out as the largest of three draws.
+  /// Some models enlarge errors more, and not by a power of their depth (the median grows as the root): where the
+  /// residual stream nearly cancels, the next norm enlarges what errors it has. Two of 500 drawn models of eight or ten
+  /// layers exceeded the bound. In the worst of them a change of a weight below one norm counts fifty to two hundred
+  /// times, and above it some five times. A rounded product is the exact product with weights that are wrong by u
+  /// (Wilkinson 1963). So errors are enlarged as such changes of the weights are, which the exact reference can tell.
+  /// Its condition number takes the root's place where it is larger. The factor then is for twenty roundings where a
+  /// layer has some six weights, sqrt(20 / 6), and for a tail twice as far out as the largest of three draws.
   double ceiling(const Matrix& expected, double rms_of_all, double enlarged) const {
     return ceiling_factor * gradient_bound(run_.workload.precision) * enlarged *
            std::max(largest(expected), rms_of_all);
   }
   double root_of_roundings() const { return std::sqrt(20.0 * static_cast<double>(run_.model.layers) + 10.0); }
 
-  /// `spread` is empty where the bound is the precision's own; `condition` is asked only where it matters.
+  /// `spread` is empty where the bound is the precision's own; `condition` is computed only where it matters.
   void check_gradients(std::uint64_t step, const ParameterSet& gradients, const ParameterSet& expected,
                        const std::map<std::string, double>& spread, const std::function<double()>& condition) {
     const double rms_of_all = rms(expected);
@@ -335,9 +329,8 @@ class Check {
     }
   }
 
-  /// What the reference's rule makes of the executed gradients.  The executor
-  /// computes it in the state type: a handful of roundings per element, with
-  /// cancellation only against the weight or moment itself.
+  /// Applies the reference's rule to the executed gradients. The executor computes it in the state type: a handful of
+  /// roundings per element, with cancellation only against the weight or moment itself.
   void check_update(const RunEvent& event, const ParameterSet& gradients) {
     const Workload& w = run_.workload;
     const TrainingState before = state_;
@@ -347,8 +340,9 @@ class Check {
     const double bound = w.precision == Precision::fp64 ? 1e-12 : 4e-6;
     near("parameters", state_.parameters, expected.parameters, before.parameters, bound);
     equal("weights", gathered(event, "weights"), working_weights(w, state_.parameters));
-    // bf16 has 8 digits, its neighbours are 2^-7 apart: what lies near their middle may be rounded to either.
-    // In blocks, which the reference has others of, either rounding is off by half a unit: of E4M3 2^-4, of f16 2^-11.
+    // bf16 has 8 digits, and its neighbours are 2^-7 apart; a value near their middle may be rounded to either. In
+    // blocks, which the reference places otherwise, either rounding is off by half a unit: 2^-4 for E4M3, 2^-11 for
+    // f16.
     const bool scaled = has_scaled_moments(w);
     const double kept = moment_dtype(w) == DType::bf16 ? 0x1p-7 : scaled ? 0x1p-3 : bound;
     if (optimizer_moments(w) >= 1) {

@@ -30,7 +30,7 @@ struct NumericsResult {
   double loss_error = 0.0;
   double gradient_error = 0.0;  ///< floor: 1e-3 of the rms of all gradients
   double gradient_share = 0.0;  ///< largest gradient error over its bound
-  double ceiling_share = 0.0;   ///< 16 bit: largest gradient error over what no spread excuses
+  double ceiling_share = 0.0;   ///< 16 bit: largest gradient error over the ceiling, which no spread raises
   double condition = 0.0;       ///< 16 bit: condition number that the ceiling was raised to, where it was
   bool drowned = false;         ///< 16 bit: rounding outweighs a gradient, and the plan was held to fp32
   std::string worst_gradient;

@@ -7,9 +7,8 @@
 
 namespace orrery::test {
 
-/// Of a sweep over seeds every fourth run trains three steps, every fifth
-/// starts as the model says, in every third a share of the targets does not
-/// count, every second has its lanes side by side.
+/// Options for a sweep over seeds. Every fourth run trains three steps, and every fifth starts as the model says. In
+/// every third a share of the targets does not count, and every second has its lanes side by side.
 inline NumericsOptions sweep_options(std::uint64_t seed) {
   NumericsOptions options;
   options.steps = seed % 4 == 0 ? 3 : 1;

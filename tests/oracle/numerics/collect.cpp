@@ -21,7 +21,7 @@ T raw(const std::byte* data, std::uint64_t i) {
   return value;
 }
 
-/// E4M3 by its definition: 15 in the exponent is an exponent, but for one NaN.
+/// E4M3 by its definition: an exponent field of 15 is an exponent like others, except for one NaN.
 double e4m3(std::uint8_t bits) {
   const int exponent = (bits >> 3) & 15, fraction = bits & 7;
   const double sign = (bits & 0x80) != 0 ? -1.0 : 1.0;
@@ -45,7 +45,7 @@ double short_float(std::uint16_t bits, int digits) {
 
 bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0 || a == b; }
 
-/// One tensor on its way from the ranks' parts.
+/// One tensor while it is put together from the ranks' parts.
 struct Assembly {
   Matrix tensor;
   std::vector<bool> seen;
@@ -99,7 +99,7 @@ class Holding {
     }
   }
 
-  /// Of element `at` of the table; nothing when the rank does not hold it (or not a current value of it).
+  /// Place of element `at` of the table; empty when the rank does not hold it (or no current value of it).
   [[nodiscard]] std::optional<std::uint64_t> of(std::uint64_t at) const {
     for (const Part& p : parts_) {
       if (at < p.offset || at >= p.limit) continue;
@@ -111,8 +111,8 @@ class Holding {
   }
 
  private:
-  /// A segment: its elements in the table; where the buffer's part of it begins and how long it is; which of the
-  /// segment's elements count as held.
+  /// A segment: its elements in the table, where the buffer's part of it begins and how long that is, and which of its
+  /// elements count as held.
   struct Part {
     std::uint64_t offset, limit, first, count, begin, end;
   };
@@ -134,7 +134,7 @@ class Scales {
       if (program.buffers[id].name == name) memory_ = buffers.find(rank, {BufferId{id}, layer, 0});
     }
   }
-  /// Of the element at `at` of the moments: every segment has blocks of its own.
+  /// The scale of the element at `at` of the moments; every segment has blocks of its own.
   [[nodiscard]] double of(std::uint64_t at) const {
     if (memory_.empty()) return 1.0;
     std::uint64_t block = 0;

@@ -9,16 +9,15 @@
 
 namespace orrery::test {
 
-/// What to read of the elements that a rank holds.
+/// Says which of a rank's elements are read.
 enum class Held {
   all,       ///< every element of the buffer is meant to be current
-  own_part,  ///< of every segment only the rank's part (gradients under ZeRO)
+  own_part,  ///< only the rank's part of every segment (gradients under ZeRO)
 };
 
-/// Puts the persistent buffers "MODULE.what" ("weights", "gradients", "masters",
-/// "moment1", "moment2") of all ranks together into global tensors of the
-/// shapes in `shapes`.  Written for the tests, apart from exec/run: by the
-/// declarations alone, element by element.
+/// Puts the persistent buffers "MODULE.what" ("weights", "gradients", "masters", "moment1", "moment2") of all ranks
+/// together into global tensors of the shapes in `shapes`. It was written for the tests, independently of exec/run: it
+/// uses only the declarations, element by element.
 ///
 /// Adds a line to `failures` for every tensor of which elements are missing,
 /// of which two holders disagree in a bit, or whose padding is not zero.

@@ -37,10 +37,9 @@ PlannedRun corpus_run(OptimizerKind optimizer) {
 
 }  // namespace
 
-// Here nothing is started anew from the executed state: eight ranks and one
-// device train side by side for 25 steps.  Errors of 1e-15 grow from step to
-// step, Adam's most (it divides by small numbers), so 1e-6 is allowed at the
-// end; a step of another rate or another batch shifts the loss by percents.
+// Here steps do not start anew from the executed state: eight ranks and one device train side by side for 25 steps.
+// Errors of 1e-15 grow from step to step, most in Adam (which divides by small numbers), so 1e-6 is allowed at the end.
+// A step with another rate or another batch would shift the loss by percents.
 TEST_CASE("Eight ranks learn the corpus along the path of a single device", "[oracle][numerics]") {
   const OptimizerKind optimizer = GENERATE(OptimizerKind::sgd, OptimizerKind::adam);
   const PlannedRun run = corpus_run(optimizer);
@@ -57,7 +56,7 @@ TEST_CASE("Eight ranks learn the corpus along the path of a single device", "[or
     CAPTURE(step);
     CHECK(executed.losses[step - 1] == Approx(loss).epsilon(1e-6));
   }
-  // A byte among 256 costs log 256 = 5.55 at first; letters and spaces are soon learned.
+  // A byte among 256 costs log 256 = 5.55 at first; the model soon learns letters and spaces.
   CHECK(executed.losses.front() == Approx(std::log(256.0)).epsilon(0.02));
   CHECK(executed.losses.back() < 4.5);
 

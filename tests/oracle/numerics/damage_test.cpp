@@ -10,8 +10,8 @@
 namespace orrery::test {
 namespace {
 
-/// Three axes, two steps, everything that adds ops: dropout, biases, learned
-/// positions, tied table, clipping.
+/// A run with three axes, two steps, and everything that adds ops: dropout, biases, learned positions, tied table,
+/// clipping.
 PlannedRun full_run(bool sequence_parallel, std::uint32_t zero_stage) {
   PlannedRun run;
   ModelSpec& m = run.model;
@@ -52,8 +52,8 @@ void leave_out(Program& program, std::uint32_t block, std::uint32_t op) {
   target.views.count = 0;
 }
 
-/// Blocks in which the op's partners on other stages stand: the sum of a tied
-/// table's gradients is one block on the first stage and another on the last.
+/// Blocks that have the op's partners on other stages: the sum of a tied table's gradients is one block on the first
+/// stage and another on the last.
 std::vector<std::uint32_t> with_partners(const Program& program, std::uint32_t block) {
   const std::string tied = "gradients.tied.";
   std::vector<std::uint32_t> blocks = {block};
@@ -101,7 +101,8 @@ TEST_CASE("No op of a step can be left out unnoticed", "[oracle][numerics]") {
   const std::uint32_t zero_stage = GENERATE(0U, 1U, 2U, 3U);
   const PlannedRun run = full_run(zero_stage > 0, zero_stage);
   const Program program = lowered_and_sound(run);
-  // Stages of ZeRO have most ops in common: each leaves out others of them, all where the long tests run.
+  // Stages of ZeRO have most ops in common, so each leaves out different ones of them; in the long tests it leaves out
+  // all.
   const std::uint32_t stride = long_tests() ? 1 : 4;
   std::uint32_t tried = 0;
   for (const std::uint32_t b : step_blocks(program)) {
@@ -121,9 +122,8 @@ TEST_CASE("No op of a step can be left out unnoticed", "[oracle][numerics]") {
   CHECK(tried * stride > 80);
 }
 
-// One part in a hundred more on every epsilon, dropout rate, rotation base,
-// clip norm and share of a norm.  Backward kernels keep neither epsilon nor
-// rate of their own but use what forward stored (stats) or the rate (dropout).
+// Adds one part in a hundred to every epsilon, dropout rate, rotation base, clip norm and share of a norm. Backward
+// kernels keep neither epsilon nor rate of their own but use what forward stored (stats) or the rate (dropout).
 TEST_CASE("No constant of a kernel can be wrong by a hundredth unnoticed", "[oracle][numerics]") {
   const bool rotary = GENERATE(false, true);
   PlannedRun run = full_run(true, 1);

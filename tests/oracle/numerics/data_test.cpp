@@ -45,8 +45,8 @@ TEST_CASE("A synthetic target is the next token, and tokens stay below the vocab
   }
 }
 
-// Of 4000 targets with share 0.25, the mean is 1000 and the deviation
-// sqrt(4000 * 0.25 * 0.75) = 27: five deviations allowed.
+// With 4000 targets and share 0.25 the mean is 1000 and the deviation sqrt(4000 * 0.25 * 0.75) = 27; five deviations
+// are allowed.
 TEST_CASE("The asked share of synthetic targets does not count", "[oracle][data]") {
   Workload w;
   w.global_batch = 40;

@@ -5,8 +5,8 @@
 namespace orrery::test {
 namespace {
 
-/// The whole-sized views of a collective: every view of those in place, of
-/// pairs the first (reduce_scatter, all_to_all) or the second (all_gather).
+/// The whole-sized views of a collective: in place, every view; in pairs, the first (reduce_scatter, all_to_all) or the
+/// second (all_gather).
 std::uint64_t sent_by(const Program& program, const Block& block, const Op& op, const Collective& c, Rank rank) {
   const Group& group = program[c.group];
   const std::uint32_t members = group_size(group, program.mesh);

@@ -7,8 +7,8 @@
 #include "core/program/verify.hpp"
 #include "tests/oracle/numerics/check_run.hpp"
 
-// What docs/extending.md says one writes for a tensor-parallel algorithm and for
-// a schedule, each whole in this file; no other source knows them.
+// The code that docs/extending.md says a person writes for a tensor-parallel algorithm and for a schedule. Each is
+// whole in this file, and no other source knows them.
 
 namespace orrery::test {
 namespace {
@@ -17,9 +17,9 @@ namespace low = orrery::lowering;
 using low::read;
 using low::write;
 
-/// 2D with gathers instead of broadcasts: as SUMMA, rank (i, j) holds block (i, j) of every matrix, but it gets a whole
-/// panel at once and multiplies its q blocks one after the other, so that a product has two messages and not 2 q, and
-/// workspaces q times as large.
+/// 2D with gathers instead of broadcasts. As in SUMMA, rank (i, j) holds block (i, j) of every matrix, but it gets a
+/// whole panel at once and multiplies its q blocks one after the other. So a product has two messages and not 2 q, and
+/// workspaces are q times as large.
 class GatheredGrid final : public low::GridSharding {
  public:
   low::TensorLayout layout() const override {
@@ -114,7 +114,7 @@ class GatheredGrid final : public low::GridSharding {
   }
 };
 
-/// Every microbatch forward and back before the next begins: no two at once.
+/// Runs every microbatch forward and back before the next begins: no two at once.
 std::vector<std::vector<OrderedAction>> one_at_a_time(std::uint32_t ranks, std::uint32_t microbatches) {
   std::vector<OrderedAction> order;
   for (std::uint32_t m = 0; m < microbatches; ++m) {

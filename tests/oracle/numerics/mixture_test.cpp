@@ -23,7 +23,7 @@ RandomRunLimits limits_of(std::uint32_t expert, std::uint32_t others) {
 
 }  // namespace
 
-// Experts on one rank, or shared out alone and beside every other axis.
+// Experts are on one rank, or sharded alone and beside every other axis.
 TEST_CASE("Mixtures on any plan equal a single device", "[oracle][numerics][mixture]") {
   Coverage coverage(2);
   for (const std::uint32_t expert : {1U, 2U, 4U, 8U}) {
@@ -58,7 +58,7 @@ TEST_CASE("Mixtures on any plan equal a single device", "[oracle][numerics][mixt
       if (coverage.takes(kinds)) check_run(run, seed, sweep_options(seed));
     }
   }
-  // Rarely drawn: of these alone, a few.
+  // These are rarely drawn, so a few are drawn of these alone.
   int cut = 0;
   for (std::uint64_t seed = 100; seed < 400 && cut < 3; ++seed) {
     const PlannedRun run = random_run(9000 + seed, limits_of(2, 8));
@@ -138,14 +138,14 @@ TEST_CASE("Learned routing chooses the same experts however the plan cuts", "[or
     for (const auto& [layer, of] : shared) {
       CHECK(of.chosen == alone.at(layer).chosen);
       CHECK(of.kept == alone.at(layer).kept);
-      // Of a group's 12 choices each of 4 ranks may get all, or with capacity what its 2 experts keep: 2 x ceil(12 /
+      // Each of 4 ranks may get all of a group's 12 choices, or with capacity what its 2 experts keep: 2 x ceil(12 /
       // 8).
       CHECK(of.room == 3 * 8 * 2 * 4 * (drops ? 4 : 12));
     }
   }
 }
 
-// As DeepSeek's: latent attention, and mixtures above dense layers.
+// The models are like DeepSeek's: latent attention, and mixtures above dense layers.
 TEST_CASE("Mixtures with latent attention on any plan equal a single device", "[oracle][numerics][mixture]") {
   int checked = 0, dense = 0, shared = 0;
   for (std::uint64_t seed = 1; checked < (long_tests() ? 16 : 8); ++seed) {

@@ -6,7 +6,7 @@
 namespace orrery::test {
 namespace {
 
-/// What a sweep has seen, by precision.
+/// The figures of a sweep, by precision.
 struct Spread {
   std::uint64_t runs = 0;
   double of_bound = 0.0, of_ceiling = 0.0;
@@ -19,8 +19,8 @@ std::size_t cut_axes(const Plan& plan) {
   return n;
 }
 
-/// Checks the runs of the seeds and prints, as it goes, how many there were of
-/// each number of cut axes, and how much room the bounds leave.
+/// Checks the runs of the seeds. As it goes, it prints how many there were of each number of cut axes, and how much
+/// room the bounds leave.
 void sweep(const char* what, std::uint64_t first, std::uint64_t count, const RandomRunLimits& limits) {
   std::map<DType, Spread> of_dtype;
   std::map<std::size_t, std::uint64_t> of_axes;

@@ -18,7 +18,7 @@ bool tied_in_two_chunks(const PlannedRun& run) {
          map.chunks > 1 && (map.two_way() || map.rank(map.stages() - 1) == 0);
 }
 
-/// What a run has of the dimensions that a plan can choose.
+/// The dimensions of a plan that a run uses.
 std::map<std::string, bool> kinds_of(const PlannedRun& run) {
   const Plan& p = run.plan;
   const Workload& w = run.workload;
@@ -139,7 +139,7 @@ TEST_CASE("Random plans compute what a single device computes", "[oracle][numeri
     if (coverage.takes(kinds_of(run))) check_run(run, seed, sweep_options(seed));
   };
   for (std::uint64_t seed = 1; seed <= 290; ++seed) check(seed, {});
-  // Few of those are cubes: they need 8 ranks and a model without biases.
+  // Only a few of those are cubes, because they need 8 ranks and a model without biases.
   RandomRunLimits cubes;
   cubes.tensor = TensorAlgorithm::three_d;
   for (std::uint64_t seed = 361; seed <= 390; ++seed) check(seed, cubes);
@@ -200,7 +200,7 @@ TEST_CASE("Random plans compute what a single device computes", "[oracle][numeri
   coverage.check();
 }
 
-// Pipeline, data, tensor and two of replica, context and experts at once, on up to 64 ranks.
+// The plans cut pipeline, data, tensor and two of replica, context and experts at once, on up to 64 ranks.
 TEST_CASE("Plans over five axes at once compute what a single device computes", "[oracle][numerics]") {
   std::map<Axis, int> cut;
   RandomRunLimits limits;
@@ -225,8 +225,8 @@ TEST_CASE("Plans over five axes at once compute what a single device computes", 
   }
 }
 
-// Seven steps: the rate rises over three, then falls along a cosine.  Each
-// step's update is held against the rule with the rate of its number.
+// Seven steps: the rate rises over three, then falls along a cosine. Each step's update is compared with the rule at
+// the rate of its number.
 TEST_CASE("Weights follow warm-up and decay of the learning rate", "[oracle][numerics]") {
   for (std::uint64_t seed = 2001; seed <= 2008; ++seed) {
     RandomRunLimits limits;

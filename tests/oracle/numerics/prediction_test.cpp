@@ -24,7 +24,7 @@ PlannedRun run_of(std::uint64_t seed, std::uint32_t max_ranks, std::optional<std
 
 }  // namespace
 
-// The table of words may lie on another stage than the modules, and be the head's or not.
+// The table of words may lie on another stage than the modules, and may be the head's or not.
 TEST_CASE("Prediction modules on any plan equal a single device", "[oracle][numerics][prediction]") {
   Coverage coverage(2);
   for (std::uint64_t seed = 1; seed <= 140; ++seed) {

@@ -105,13 +105,11 @@ struct Case {
 
 }  // namespace
 
-// Every element of every tensor against the fourth-order central difference
+// Compares every element of every tensor with the fourth-order central difference
 //     f' = (8 (f(+h) - f(-h)) - (f(+2h) - f(-2h))) / (12 h) + O(h^4 f^(5) / 30).
-// With h = 1e-3 the truncation is 3e-14 times the fifth derivative, which norms
-// and softmax make as large as 1e5 here, and the rounding of the loss (near 3,
-// 4e-16) over h is 1e-12; gradients are near 1e-1.  The bound 1e-7 of the
-// tensor's largest element is ten times what this leaves; a wrong term of a
-// formula is wrong by percents.
+// With h = 1e-3 the truncation is 3e-14 times the fifth derivative, which norms and softmax make as large as 1e5 here.
+// The rounding of the loss (near 3, 4e-16) over h is 1e-12; gradients are near 1e-1. The bound 1e-7 of the tensor's
+// largest element is ten times what this leaves; a wrong term of a formula is wrong by percents.
 TEST_CASE("The reference gradient of every parameter element is the slope of the loss", "[oracle][train]") {
   const Case c = GENERATE(
       Case{"gpt tied", gpt(true), 0.0, 0.0}, Case{"gpt untied, dropout, ignored targets", gpt(false), 0.3, 0.3},
@@ -171,7 +169,7 @@ TEST_CASE("A model with equal logits loses log of the vocabulary per target", "[
   CHECK(reference_loss(m, workload(0.2), weights, *data, 1) == Approx(std::log(11.0)).epsilon(1e-14));
 }
 
-// The same of prediction modules: each adds its weight's share.
+// The same holds for prediction modules: each adds its weight's share.
 TEST_CASE("Equal logits of prediction modules lose log of the vocabulary times their weight", "[oracle][train]") {
   const ModelSpec m = predicting(gpt(false), 2);
   ParameterSet weights = rough_weights(m);
@@ -183,7 +181,7 @@ TEST_CASE("Equal logits of prediction modules lose log of the vocabulary times t
   CHECK(reference_loss(m, w, weights, *data, 1) == Approx(1.1 * std::log(11.0)).epsilon(1e-14));
 }
 
-// Module k is given the token k ahead of each position, and asked for the one behind that.
+// Module k gets the token k ahead of each position, and predicts the one after that.
 TEST_CASE("A prediction module is given the token ahead and asked for the one behind it", "[oracle][train]") {
   class Counting final : public DataSource {
    public:

@@ -89,9 +89,8 @@ double norm_of(const std::vector<double>& x) {
 
 }  // namespace
 
-// The table (3 x 2) has norm n.  At LAMB's first step the direction is
-// g / (|g| + eps), 1 where the gradient is not 0: its norm is 1, and the element
-// moves by lr n.  A clip below n takes its place.
+// The table (3 x 2) has norm n. At LAMB's first step the direction is g / (|g| + eps), which is 1 where the gradient is
+// not 0. Its norm is 1, so the element moves by lr n. A clip below n takes its place.
 TEST_CASE("LAMB's first step has the length of the tensor times the learning rate", "[oracle][train]") {
   Workload w = workload();
   w.optimizer.kind = OptimizerKind::lamb;
@@ -124,8 +123,8 @@ TEST_CASE("LAMB's direction has the decay in its norm", "[oracle][train]") {
   }
 }
 
-// Coefficient 0.01, no decay: the first step is lr 0.01 n for g of any size; the
-// second has 0.9 of it besides its own, with the norm that the first step left.
+// With coefficient 0.01 and no decay, the first step is lr 0.01 n for g of any size. The second has 0.9 of it besides
+// its own, with the norm that the first step left.
 TEST_CASE("LARS moves a tensor by a share of its norm, and keeps momentum of steps", "[oracle][train]") {
   Workload w = workload();
   w.optimizer.kind = OptimizerKind::lars;
@@ -155,8 +154,9 @@ TEST_CASE("LAMB and LARS leave vectors without a trust ratio", "[oracle][train]"
 }
 
 // The table's gradient is (1 2 / 3 4 / 5 6): rows sum up to 5, 25 and 61 in squares, columns to 35 and 56, all to 91.
-// At the first step nothing is kept of before (1 - 1^-0.8 = 0), so an element's second moment is R C / 91.  The squares
-// of the six updates G^2 91 / (R C) are 0.52 1.3 0.936 1.04 1.0656 0.9590 to four digits, so their mean is below 1.
+// At the first step nothing from before is kept (1 - 1^-0.8 = 0), so an element's second moment is R C / 91. The
+// squares of the six updates G^2 91 / (R C) are 0.52 1.3 0.936 1.04 1.0656 0.9590 to four digits, so their mean is
+// below 1.
 TEST_CASE("Adafactor divides by rows' and columns' shares of the squares", "[oracle][train]") {
   Workload w = workload();
   w.optimizer.kind = OptimizerKind::adafactor;
@@ -178,8 +178,8 @@ TEST_CASE("Adafactor divides by rows' and columns' shares of the squares", "[ora
   CHECK(state.factored.at("head.norm.weight").rows.values.empty());
 }
 
-// Gradients 1, then 10, of all elements: with b = 1 - 2^-0.8 their second moment is b + 100 (1 - b) = 57.9, so an
-// update would be 1.31 long; it is cut to 1.  The same for a vector.
+// All elements have gradients 1, then 10. With b = 1 - 2^-0.8 their second moment is b + 100 (1 - b) = 57.9, so an
+// update would be 1.31 long; it is cut to 1. The same for a vector.
 TEST_CASE("Adafactor's second step decays by 1 - 2^-0.8, and is no longer than 1", "[oracle][train]") {
   Workload w = workload();
   w.optimizer.kind = OptimizerKind::adafactor;
@@ -194,7 +194,7 @@ TEST_CASE("Adafactor's second step decays by 1 - 2^-0.8, and is no longer than 1
   TrainingState longer = state;
   apply_update(model(), w, gradients, longer);
   CHECK(after - longer.parameters.at(name).values[0] == Approx(0.1).epsilon(1e-12));
-  // Gradients of 0.5: 0.5 / sqrt(b + (1 - b) / 4) is below 1.
+  // Gradients are 0.5: 0.5 / sqrt(b + (1 - b) / 4) is below 1.
   for (double& x : g) x = 0.5;
   apply_update(model(), w, gradients, state);
   const double b = 1.0 - std::pow(2.0, -0.8);
@@ -220,9 +220,9 @@ TEST_CASE("moments in bf16 are rounded where they are kept", "[oracle][train]") 
   CHECK(first - first_weight(state) == Approx(0.1 * m / (std::sqrt(v) + 1e-8)).epsilon(1e-12));
 }
 
-// The gradients of two neighbours are 448 and 3: m is 44.8 and 0.3, its scale 0.1, which as f32 is 0.100000001490116,
-// and E4M3 has 3 / 1 = 3; with 17.3, between 16 and 18 and nearer to 18, 1.8.  v of both is exact in f16's multiples to
-// 2^-11.
+// The gradients of two neighbours are 448 and 3, so m is 44.8 and 0.3. Its scale is 0.1, which as f32 is
+// 0.100000001490116, and E4M3 has 3 / 1 = 3; with 17.3, between 16 and 18 and nearer to 18, it is 1.8. v of both is
+// exact in f16's multiples to 2^-11.
 TEST_CASE("moments in f8 are multiples of their block's scale", "[oracle][train]") {
   Workload w = workload();
   w.precision = Precision::fp32;

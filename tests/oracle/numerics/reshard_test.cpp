@@ -21,7 +21,7 @@ namespace {
 using Gathered = std::map<std::string, GlobalTensors>;
 
 /// How far apart the losses of two plans may be that start from the same weights: each is within the bound of
-/// check_numerics of the single device's.
+/// check_numerics from the single device's.
 double loss_bound(const PlannedRun& run, const GlobalTensors& weights, const DataSource& data, std::uint64_t step) {
   const double bound = gradient_bound(run.workload.precision);
   if (!has_master_weights(run.workload)) return 2.0 * bound;
@@ -42,9 +42,8 @@ double loss_bound(const PlannedRun& run, const GlobalTensors& weights, const Dat
   return 2.0 * (bound + 6.0 * spread / std::abs(exact));
 }
 
-/// Element by element: equal, or, of moments with scales, rounded once more to
-/// the scale of another block: half a unit of E4M3 (2^-4 of a number, 2^-10 of
-/// the scale where that is larger), or of f16 (2^-11, 2^-25).
+/// Compares element by element. They are equal, or, for moments with scales, rounded once more to the scale of another
+/// block: half a unit of E4M3 (2^-4 of a number, 2^-10 of the scale where that is larger), or of f16 (2^-11, 2^-25).
 void check_equal(const Workload& w, const Gathered& was, const Gathered& is) {
   for (const auto& [what, tensors] : was) {
     CAPTURE(what);
@@ -64,7 +63,7 @@ void check_equal(const Workload& w, const Gathered& was, const Gathered& is) {
       REQUIRE(values.size() == t.values.size());
       std::size_t off = 0;
       for (std::size_t i = 0; i < values.size(); ++i) {
-        // A scale is an f32: 2^-23 on top.
+        // A scale is an f32, which adds 2^-23.
         off += std::abs(values[i] - t.values[i]) > (relative * std::abs(t.values[i]) + absolute) * 1.000001 ? 1 : 0;
       }
       CAPTURE(name);
@@ -87,7 +86,8 @@ Gathered scalars_and_tensors(const Training& t, const RunBuffers& buffers) {
   return all;
 }
 
-// A chain of plans: each goes on from what the one before saved after one step, while that one trains two more.
+// Runs a chain of plans. Each goes on from the state that the one before saved after one step, while that one trains
+// two more.
 void check_chains(std::uint64_t seed, std::size_t count, std::uint32_t max_ranks) {
   for (const PlannedRun& subject : subjects()) {
     const Workload& w = subject.workload;
@@ -108,7 +108,7 @@ void check_chains(std::uint64_t seed, std::size_t count, std::uint32_t max_ranks
       REQUIRE(found.damaged.empty());
       REQUIRE(found.checkpoint.has_value() == (i > 0));
       if (i > 0) {
-        // Without a run: to this plan, and from there back to the one before.
+        // Reshards without a run: to this plan, and from there back to the one before.
         const std::vector<Rank> ranks = all_ranks(t.program), old_ranks = all_ranks(before->program);
         MemoryDisk other;
         const SavedCheckpoint there =
@@ -134,7 +134,7 @@ void check_chains(std::uint64_t seed, std::size_t count, std::uint32_t max_ranks
       });
       if (i > 0) {
         CHECK(std::abs(losses[0] - expected[0]) <= bound * std::abs(expected[0]));
-        // An update is as far off as its gradient, but where that is nothing but rounding, on which no loss depends.
+        // An update is as far off as its gradient, except where that is only rounding, on which no loss depends.
         if (w.precision == Precision::fp64) CHECK(std::abs(losses[1] - expected[1]) <= 1e-6 * std::abs(expected[1]));
       }
       expected = {losses[1], losses[2]};

@@ -13,7 +13,7 @@ class Pricing {
   explicit Pricing(const SmallSpace& s)
       : run_(s.run), calibration_(s.calibration), rules_{default_headroom(*run_.cluster, calibration_), false} {}
 
-  /// Whether it fits; then its step is taken in.
+  /// Whether it fits; then its step counts.
   bool take(const Plan& plan) {
     run_.plan = plan;
     const Program program = lower(run_.model, run_.workload, plan);
@@ -27,7 +27,7 @@ class Pricing {
     run_.plan = plan;
     return fits_memory(run_, lower(run_.model, run_.workload, plan), calibration_, rules_);
   }
-  /// From all layers down, one of a stage after the other, and from the last stage up.
+  /// Recomputes fewer layers, from all of them down: one of a stage after the other, and from the last stage up.
   void take_with_fewest(Plan plan) {
     const std::vector<std::uint32_t>& layers = *plan.stage_layers;
     for (const bool from_last : {false, true}) {

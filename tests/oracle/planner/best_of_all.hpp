@@ -14,8 +14,8 @@ struct BestOfAll {
   Picoseconds step = 0;
   std::size_t valid = 0, fitting = 0;
 };
-/// The shortest estimated step of all plans of the space that fit.  Where a plan fits if all layers are recomputed and
-/// does not if none are, the fewest are looked for, one layer after another.
+/// The shortest estimated step of all plans of the space that fit. Where a plan fits with all layers recomputed but not
+/// with none, it looks for the fewest, one layer after another.
 [[nodiscard]] BestOfAll best_of_all(const SmallSpace&);
 
 }  // namespace orrery::test

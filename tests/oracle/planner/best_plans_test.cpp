@@ -1,5 +1,5 @@
-// What the search finds beside the best plans of an exact search of 2026 (branch and bound over the whole space), for
-// cells drawn over models, clusters, numbers of GPUs, batches and lengths (best_plans.txt).
+// Compares what the search finds with the best plans of an exact search of 2026 (branch and bound over the whole
+// space), for cells drawn over models, clusters, numbers of GPUs, batches and lengths (best_plans.txt).
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -43,7 +43,7 @@ std::vector<Cell> cells() {
   return out;
 }
 
-/// The found plan's figure over the stored plan's, by the same estimate; none where the stored plan does not fit by
+/// The found plan's figure over the stored plan's, by the same estimate; empty where the stored plan does not fit by
 /// today's rules.
 std::optional<double> found_over_stored(const Cell& cell, const Library& library) {
   Diagnostics wrong;
@@ -77,8 +77,8 @@ std::optional<double> found_over_stored(const Cell& cell, const Library& library
 
 }  // namespace
 
-// The local search is to be within 0.2 % of the exact one in 49 cells of 50, and within 1 % in all.
-// Today it is in one of twelve (docs/decisions/0018), so that one in eight would be a fault.
+// The local search should be within 0.2 % of the exact one in 49 cells of 50, and within 1 % in all. Today one of
+// twelve misses that (docs/decisions/0018), so one in eight would be a fault.
 TEST_CASE("the search finds plans as good as an exact search found", "[oracle][planner]") {
   const Library library(ORRERY_SOURCE_DIR "/models");
   const bool all = std::getenv("ORRERY_LONG_TESTS") != nullptr;

@@ -1,4 +1,4 @@
-// Every model that is shipped can be planned.
+// Every shipped model can be planned.
 #include <catch2/catch.hpp>
 
 #include "core/record/calibration_file.hpp"

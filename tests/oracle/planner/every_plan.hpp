@@ -6,21 +6,21 @@
 #include "core/plan/plan.hpp"
 #include "planner/limits.hpp"
 
-// Every plan of a small space, one after the other. It shares no code with the search and what the search asks for its
-// plans (planner/openings, planner/neighbours): plain loops, and check() at the end.
+// Every plan of a small space, one after the other. It shares no code with the search or with the code that proposes
+// its plans (planner/openings, planner/neighbours): it has plain loops, and check() at the end.
 
 namespace orrery::test {
 
-/// Dimensions that would make a space too large to look at, and when to give up.
+/// Dimensions that would make a space too large, and when to give up.
 struct Extent {
   bool kernels = false;  ///< both attention kernels; else the one that `complete` takes
   bool chunks_of_parameters = false;
   std::size_t looks = ~std::size_t{0};  ///< at combinations, valid or not
 };
 
-/// Calls `visit` for each plan that passes check() and is within the limits; until it says false, or there were too
-/// many looks, and then is false itself.  All is decided but the counts of recomputed layers: a plan recomputes all
-/// layers or none.  Requires a cluster.
+/// Calls `visit` for each plan that passes check() and is within the limits, until `visit` returns false. Returns false
+/// then, and also when there were too many looks. Everything is decided except the counts of recomputed layers: a plan
+/// recomputes all layers or none. Requires a cluster.
 ///
 ///   sizes of axes     all that multiply to the devices, tensor ranks in 1D and on every grid
 ///   order of axes     all

@@ -1,5 +1,5 @@
-// That the first eighths in host memory with which a plan fits are as good as any (planner/appraiser.hpp), by looking
-// at all eighths.
+// Looks at all eighths to test that the first eighths in host memory with which a plan fits are as good as any
+// (planner/appraiser.hpp).
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -18,7 +18,7 @@ using namespace orrery;
 
 namespace {
 
-/// A third of them with costs of software.
+/// A third of them have costs of software.
 Calibration constants(std::uint64_t seed) {
   Calibration c;
   c.launch = 2.0 * microsecond;
@@ -27,7 +27,7 @@ Calibration constants(std::uint64_t seed) {
   return c;
 }
 
-/// Hosts as fast as devices, or slower: tiny modules take a device little more than a launch.
+/// Hosts are as fast as devices, or slower: tiny modules take a device little more than a launch.
 ClusterSpec cluster_of(const PlannedRun& run, std::uint64_t seed) {
   ClusterSpec c = test::small_cluster(1, static_cast<std::uint32_t>(run.plan.mesh.size()), gibibyte);
   for (const Precision p : {Precision::fp64, Precision::fp32, Precision::fp16, Precision::fp8}) {
@@ -109,7 +109,7 @@ TEST_CASE("an eighth more in host memory never holds more on a device", "[oracle
       other.plan.*member = 8;
       if (!is_valid(other, cluster)) continue;
       std::optional<std::uint64_t> before;
-      // Activations from one eighth on: the first needs room for its copies.
+      // Activations count from one eighth on: the first needs room for its copies.
       for (std::uint32_t e = member == &Plan::offload_states ? 0 : 1; e <= 8; ++e) {
         other.plan.*member = e;
         const std::uint64_t peak = priced(other, cluster, constants(seed)).peak;
@@ -130,7 +130,7 @@ TEST_CASE("a disk behind the host never shortens a step, and leaves devices as t
   for (std::uint64_t seed = 0; seed < 2500; ++seed) {
     PlannedRun run = some_run(seed);
     ClusterSpec cluster = cluster_of(run, seed);
-    // Of any speed, faster than the host's memory too.
+    // The host's link has any speed, also a higher one than the host's memory.
     const double speed = std::array{0.02, 5.0, 5000.0}[seed / 3 % 3];
     cluster.disk = DiskSpec{gibibyte, speed * gigabyte_per_second, 0.5 * speed * gigabyte_per_second, {}};
     if (!offloads(run.plan) || !is_valid(run, cluster)) continue;
@@ -156,8 +156,8 @@ TEST_CASE("a disk behind the host never shortens a step, and leaves devices as t
   CHECK(longer > 100);
 }
 
-// The first eighths that fit; that they are the fastest too is the law above of activations, while states on a fast
-// host may shorten a step.
+// These are the first eighths that fit. The law above says that they are also the fastest for activations; states on a
+// fast host may shorten a step.
 TEST_CASE("the eighths that are found are the fewest that fit", "[oracle][planner]") {
   int found = 0, some = 0;
   for (std::uint64_t seed = 0; seed < 600; ++seed) {

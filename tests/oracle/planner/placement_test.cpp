@@ -18,7 +18,7 @@
 #include "tests/support/random_plan.hpp"
 #include "tests/support/tiny_model.hpp"
 
-// Where ranks sit: what the search says, against every placement there is.
+// The places of ranks: the search's result, against every placement that exists.
 
 using namespace orrery;
 
@@ -65,7 +65,7 @@ Case draw(std::uint64_t seed, std::uint32_t ranks) {
   return c;
 }
 
-/// Data parallel alone, GPUs of one node each, joined as a torus: what counts is which way the ring takes.
+/// A data-parallel run on nodes of one GPU each, joined as a torus: only the ring's way counts.
 Case ring_on_torus(std::vector<std::uint32_t> sizes, std::vector<std::uint32_t> placement) {
   Case c;
   c.run.model = test::tiny_llama({.layers = 4, .hidden = 64, .heads = 4, .vocabulary = 64});
@@ -98,7 +98,7 @@ std::vector<std::uint32_t> shuffled(std::uint64_t seed, std::uint32_t n) {
   return p;
 }
 
-/// The shortest step of all n! placements, none left out.
+/// The shortest step of all n! placements.
 double shortest(const Case& c) {
   std::vector<std::uint32_t> p(c.ranks());
   std::iota(p.begin(), p.end(), 0U);
@@ -124,10 +124,10 @@ TEST_CASE("the placement found is the best of all, and without looking at all th
     CAPTURE(seed, test::describe(c.run), c.fabric->spec().name, c.fabric->spec().node.gpus);
     const double best = shortest(c);
     const PlacementSearch all = search_placement(c.run, c.program, Calibration{}, c.routes());
-    // What differs by no more than that counts as equal.
+    // Steps that differ by no more than that count as equal.
     CHECK(all.found.step.base() <= best * (1.0 + 2.0 * placement_tolerance));
     CHECK(all.found.step.base() >= best * (1.0 - 1e-9));
-    // Whoever reads the plan back gets that step.
+    // The plan, read back, gives that step.
     PlannedRun placed = c.run;
     placed.plan = all.found.plan;
     const Program program = lower(placed.model, placed.workload, placed.plan);
@@ -137,7 +137,7 @@ TEST_CASE("the placement found is the best of all, and without looking at all th
                           placed.plan.collective_algorithm);
     CHECK(simulate(placed, program, costs, options).report.step_time.base() ==
           Approx(all.found.step.base()).epsilon(2.0 * placement_tolerance));
-    // Nor is the bound ever above the best.
+    // The bound is never above the best, either.
     PlacementOptions few;
     few.most_exact = 0;
     few.tries = 60;
@@ -167,13 +167,13 @@ TEST_CASE("a ring is laid along the wires", "[oracle][placement]") {
   CHECK(r.found.busiest.busy.base() == Approx(payload / wire).epsilon(1e-9));
   CHECK(r.given.busiest.busy.base() > 1.9 * payload / wire);
   CHECK(r.found.step < r.given.step);
-  // Around the ring of wires, one way or the other.
+  // The ring goes around the ring of wires, one way or the other.
   const std::vector<std::uint32_t>& p = r.found.plan.placement;
   for (std::size_t i = 0; !p.empty() && i < 8; ++i) {
     const std::uint32_t apart = (p[(i + 1) % 8] + 8 - p[i]) % 8;
     CHECK((apart == 1 || apart == 7));
   }
-  // Without looking at all placements, by changes alone, too.
+  // The search also finds it by changes alone, without looking at all placements.
   PlacementOptions changes;
   changes.most_exact = 0;
   changes.tries = 2000;
@@ -251,7 +251,7 @@ TEST_CASE("what is said to be sent over links is what a simulated step sends", "
       CHECK(loads[l].link == s.links[l].link);
       CHECK(loads[l].carried.base() == Approx(s.links[l].carried.base()).epsilon(1e-9));  // sums in another order
     }
-    // Two lower bounds on the step.
+    // Both are lower bounds on the step.
     CHECK(busiest_link(loads).busy.base() <= s.report.step_time.base() * (1.0 + 1e-9));
     CHECK(least_anywhere(c.program, costs).base() <= Estimator().step_time(c.program, costs).base() * (1.0 + 1e-9));
   }
@@ -288,8 +288,8 @@ TEST_CASE("an order of axes places ranks as a mesh in that order numbers them", 
       }
     }
   }
-  // 2 x (2 x 3) x (2 x 2) are 5! / 2! = 60 orders of factors, fewer where 2 and 3 of data stand side by side: those
-  // with one of the two in front, 4! / 2! = 12 times, are counted once.
+  // There are 2 x (2 x 3) x (2 x 2), so 5! / 2! = 60 orders of factors. They are fewer where 2 and 3 of data stand side
+  // by side: those with one of the two in front, 4! / 2! = 12 times, are counted once.
   std::set<std::vector<std::uint32_t>> seen;
   for (const AxisOrder& order : factor_orders(mesh, 1000)) {
     const std::vector<std::uint32_t> placement = placement_of(mesh, order);

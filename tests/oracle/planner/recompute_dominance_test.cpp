@@ -1,5 +1,5 @@
-// That the first counts of recomputed layers with which a plan fits are as good as any (planner/appraiser.hpp), by
-// looking at all counts.
+// Looks at all counts to test that the first counts of recomputed layers with which a plan fits are as good as any
+// (planner/appraiser.hpp).
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -25,7 +25,7 @@ struct Priced {
   std::vector<std::uint64_t> peaks;  ///< by pipeline rank
 };
 
-/// A third of them with costs of software.
+/// A third of them have costs of software.
 Calibration constants(std::uint64_t seed) {
   Calibration c;
   c.launch = 2.0 * microsecond;
@@ -91,14 +91,14 @@ ClusterSpec cluster_of(const PlannedRun& run) {
   return cluster;
 }
 
-/// Whether each rank's stages take turns: the one with the fewest first, of equals the lowest, as far as they have
-/// layers.
+/// Whether each rank's stages take turns: the one with the fewest comes first, among equals the lowest, as far as they
+/// have layers.
 bool takes_turns(const Plan& plan, const Counts& counts) {
   const StageMap map = stage_map(plan);
   const Counts& layers = *plan.stage_layers;
   for (std::uint32_t a = 0; a < counts.size(); ++a) {
     for (std::uint32_t b = 0; b < counts.size(); ++b) {
-      // What b has more than its turn, a would have had before.
+      // If b had more than its turn, a would have had it before.
       const std::uint32_t turn = counts[a] + (a < b ? 0 : 1);
       const bool together = map.two_way() ? a + b == map.ranks - 1 : map.rank(a) == map.rank(b);
       if (together && counts[b] > turn && counts[a] < layers[a]) return false;

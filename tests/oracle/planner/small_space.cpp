@@ -94,7 +94,7 @@ void draw_cluster(Draw& draw, PlannedRun& run) {
   run.cluster = c;
 }
 
-/// Values of a dimension that the limits may leave.
+/// The values of a dimension that the limits may leave.
 std::vector<std::uint64_t> all_values(const Dimension& d, const PlannedRun& run) {
   std::vector<std::uint64_t> out;
   if (d.kind == DimensionKind::axis) {
@@ -139,7 +139,7 @@ constexpr std::string_view limited[] = {"mesh.pipeline",
                                         "plan.offload_parameters",
                                         "plan.offload_activations"};
 
-/// More than `most` where there are more, or too many combinations to know.
+/// The number of plans; more than `most` where there are more, or too many combinations to know.
 std::size_t count(const SmallSpace& s, std::size_t most) {
   std::size_t n = 0;
   return every_plan(s.run, s.limits, s.extent, [&](const Plan&) { return ++n <= most; }) ? n : most + 1;
@@ -151,8 +151,8 @@ bool has_plans(const SmallSpace& s) {
   return any;
 }
 
-/// What people leave out of a space, a dimension at a time: an axis, what waits in host memory, grids, many chunks,
-/// some of the schedules or cuts.  1F1B on one chunk, all layers alike and ZeRO 0 and 1 always stay.
+/// What people leave out of a space, one dimension at a time: an axis, data in host memory, grids, many chunks, some of
+/// the schedules or cuts. 1F1B on one chunk, all layers alike and ZeRO 0 and 1 always stay.
 std::vector<std::uint64_t> left_by(const Dimension& d, const std::vector<std::uint64_t>& all, Draw& draw) {
   if (d.kind == DimensionKind::axis || d.kind == DimensionKind::share || d.key == "plan.chunks" ||
       d.key == "plan.tensor") {
@@ -191,7 +191,8 @@ std::uint64_t fullest(const Program& program, LiveMemory& memory) {
   return most;
 }
 
-/// A device's memory, from what some of the plans need: hardly enough for the leanest to more than enough for all.
+/// A device's memory, drawn from what some of the plans need: from hardly enough for the leanest to more than enough
+/// for all.
 void draw_memory(Draw& draw, SmallSpace& s, std::size_t plans) {
   constexpr std::size_t looks = 200;
   const std::size_t each = plans / looks + 1;
@@ -208,7 +209,7 @@ void draw_memory(Draw& draw, SmallSpace& s, std::size_t plans) {
   const double factor = share < 0.0 ? 0.9 : share > 1.0 ? 2.0 : 1.001;
   double bytes = factor * static_cast<double>(peaks[at]);
   if (const auto& process = s.calibration.memory) {
-    // Fragments, communicators and the headroom as they usually are.
+    // Fragments, communicators and the headroom are as usual.
     const Bytes beside = process->context + process->workspace + 3.0 * process->communicator;
     bytes = (1.08 * bytes + beside.base()) / 0.96;
   }

@@ -10,18 +10,18 @@
 
 namespace orrery::test {
 
-/// A model, a workload and a cluster with so few plans that all can be looked at.
+/// A model, a workload and a cluster with so few plans that a test can look at all of them.
 struct SmallSpace {
   PlannedRun run;           ///< without a plan
-  Calibration calibration;  ///< of some with what a process holds beside its tensors
+  Calibration calibration;  ///< some have the process's memory beside its tensors
   SearchLimits limits;
   Extent extent;
   std::string text;  ///< all of it, for a person
 };
 
 /// Dense and mixture models, latent attention, encoders and vision; 1 to 16 GPUs; devices and hosts with more or less
-/// than enough memory.  Dimensions are limited, as people limit them, until there are some thousand plans at most.
-/// Equal for equal seeds.
+/// than enough memory. Dimensions are limited, as people limit them, until there are at most some thousand plans. Equal
+/// for equal seeds.
 [[nodiscard]] SmallSpace draw_space(std::uint64_t seed);
 
 }  // namespace orrery::test

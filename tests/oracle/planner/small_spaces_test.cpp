@@ -7,8 +7,8 @@
 #include "tests/oracle/planner/small_space.hpp"
 #include "tests/support/coverage.hpp"
 
-// The search, which looks at some hundred plans, against all plans of spaces that are small enough to look at every
-// one.
+// Compares the search, which looks at some hundred plans, with all plans of spaces that are small enough to look at
+// every one.
 
 using namespace orrery;
 
@@ -23,7 +23,7 @@ SearchResult searched(const test::SmallSpace& space) {
   return search(space.run.model, space.run.workload, *space.run.cluster, space.calibration, options);
 }
 
-/// By how much what was found is slower than the best of all; a whole where nothing was found.
+/// The share by which the found plan is slower than the best of all; 1 where nothing was found.
 double gap(const test::BestOfAll& best, const SearchResult& found) {
   if (!best.plan) return 0.0;
   if (found.plans.empty()) return 1.0;
@@ -32,8 +32,8 @@ double gap(const test::BestOfAll& best, const SearchResult& found) {
 
 }  // namespace
 
-// The search promises no best plan.  Its aim is to miss one space in a hundred; with devices that hold hardly any of
-// the plans it misses one in twelve today (docs/decisions/0018), so that one in eight would be a fault.
+// The search promises no best plan. Its aim is to miss one space in a hundred. With devices that hold hardly any of the
+// plans it misses one in twelve today (docs/decisions/0018), so one in eight would be a fault.
 TEST_CASE("what the search finds is as fast as the best of all plans in nearly all small spaces", "[oracle][search]") {
   const std::uint64_t spaces = test::long_tests() ? 300 : 20;
   constexpr double noticed = 0.002;

@@ -2,7 +2,7 @@
 
 #include <QApplication>
 
-// What every benchmark of the desktop begins with: an application that needs no display, in the program's style.
+// The beginning of every benchmark of the desktop: an application that needs no display, in the program's style.
 
 int main(int count, char** values) {
   if (!qEnvironmentVariableIsSet("QT_QPA_PLATFORM")) qputenv("QT_QPA_PLATFORM", "offscreen");

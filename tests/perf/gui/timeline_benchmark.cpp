@@ -6,11 +6,11 @@
 #include "gui/model/timeline_strip.hpp"
 #include "gui/widgets/timeline_view.hpp"
 
-// Painting of a step with so many slices on 16 ranks of four lanes, at 1600 x 900, without a display:
+// Painting of a step with this many slices on 16 ranks of four lanes, at 1600 x 900, without a display:
 //
 //     QT_QPA_PLATFORM=offscreen perf_timeline
 //
-// Of each picture all rows are painted anew, as zooming and panning do; `cursor` paints over rows that stay.
+// Each picture paints all rows anew, as zooming and panning do; `cursor` paints over rows that stay.
 
 namespace orrery::gui {
 namespace {
@@ -65,7 +65,7 @@ struct Shown {
   QImage image{1600, 900, QImage::Format_ARGB32_Premultiplied};
 };
 
-/// Of the step `share` is on the screen.
+/// `share` is the part of the step on the screen.
 void paint_share(benchmark::State& state, double share) {
   Shown shown(state.range(0));
   const std::int64_t length = static_cast<std::int64_t>(static_cast<double>(shown.timeline->duration) * share);

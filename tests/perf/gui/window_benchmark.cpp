@@ -13,9 +13,9 @@
 //
 //     QT_QPA_PLATFORM=offscreen perf_window
 //
-// `first_window`: from nothing to a window that shows its plan's figures.  `slider_step`: from a wish for another value
-// to the new figures on the screen, of Llama-3-405B on 16,384 GPUs.  `search_in_window`: a search with the window
-// open and painted, counted against the same search alone (`alone_ms`).
+// `first_window` measures from nothing to a window that shows its plan's figures. `slider_step` measures from a wish
+// for another value to the new figures on the screen, for Llama-3-405B on 16,384 GPUs. `search_in_window` measures a
+// search with the window open and painted, against the same search alone (`alone_ms`).
 
 namespace orrery::gui {
 namespace {
@@ -36,7 +36,7 @@ std::unique_ptr<MainWindow> window_on(const char* plan) {
 template <class Holds>
 void wait_for(Holds&& holds) {
   QEventLoop loop;
-  QTimer look;  // asking without a pause would take the time that is measured
+  QTimer look;  // polling without a pause would take the time that is measured
   QObject::connect(&look, &QTimer::timeout, &loop, [&] {
     if (holds()) loop.quit();
   });

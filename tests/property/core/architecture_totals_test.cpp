@@ -21,7 +21,7 @@ PlannedRun draw(std::uint64_t seed) {
 
 double real(std::uint64_t v) { return static_cast<double>(v); }
 
-/// Layers of the model whose forward pass, or attention core, is made again.
+/// Number of the model's layers whose forward pass, or attention core, is computed again.
 double again(const PlannedRun& run) {
   double n = 0;
   for (std::uint32_t l = 0; l < run.model.layers; ++l) n += test::recomputes(run.plan, l) ? 1 : 0;
@@ -38,12 +38,10 @@ TEST_CASE("parameters of BERT, ViT and latent attention equal the closed form", 
   }
 }
 
-// Forward, 2 per multiply-add, T tokens, B sequences: products of a layer and
-// the core 2 T s a (d + e), d and e the widths of a key and a value.  BERT's
-// head is 2 T h V + 2 T h^2, ViT's 2 B h C, and its patches 2 B N c P^2 h, whose
-// inputs need no gradient.  What every tensor rank has whole, BERT's h x h and
-// the products that make latent vectors, all of them compute, unless sequence
-// parallelism gives each its rows.
+// Forward, 2 per multiply-add, T tokens, B sequences: products of a layer and the core 2 T s a (d + e), d and e the
+// widths of a key and a value. BERT's head is 2 T h V + 2 T h^2, ViT's 2 B h C, and its patches 2 B N c P^2 h, whose
+// inputs need no gradient. Every tensor rank computes what it has whole, namely BERT's h x h and the products that make
+// latent vectors, unless sequence parallelism gives each rank its rows.
 TEST_CASE("FLOPs of BERT, ViT and latent attention equal the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     const PlannedRun run = draw(seed);
@@ -81,7 +79,7 @@ TEST_CASE("FLOPs of BERT, ViT and latent attention equal the closed form", "[pro
     if (p.recompute == Recompute::selective && !flash) more_core = again(run) * core;
     const double visible = is_causal(m) ? (s + 1) / (2 * s) : 1.0;
     const KernelFlops total = total_flops(lower(m, run.workload, p));
-    // Sums of whole numbers below 2^53, but for the visible part: 1e-12 covers its rounding.
+    // These are sums of whole numbers below 2^53, except for the visible part: 1e-12 covers its rounding.
     CHECK(total.counted == Approx(3 * L * (products + core) + ends + more + more_core).epsilon(1e-12));
     CHECK(total.executed ==
           Approx(3 * L * products + ends + more + visible * (L * (3 * core + (flash ? scores : 0.0)) + more_core))

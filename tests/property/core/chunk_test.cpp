@@ -26,8 +26,8 @@ std::uint64_t gradient_bytes(const PlannedRun& run, const Program& program, cons
   return table_of(program, module).count * size_of(gradient_dtype(run.workload));
 }
 
-/// Tensors one after the other, where one does not fit into the rest of a chunk in a new one.  Every run of tensors
-/// that are treated alike is padded to `data` equal parts.
+/// Tensors lie one after the other; one that does not fit into the rest of a chunk begins a new one. Every run of
+/// tensors that are treated alike is padded to `data` equal parts.
 std::uint64_t chunks_of_layer(const Program& program, std::uint64_t chunk, std::uint64_t data) {
   const ParameterTable& t = table_of(program, "layer");
   std::uint64_t chunks = 1, used = 0;
@@ -60,9 +60,9 @@ std::uint64_t most_of_copies(const Program& program, std::uint32_t rank_class) {
   return most;
 }
 
-/// Copies of layers at one time: forward the layer's weights and, with prefetch, those of the next one; backward the
-/// same and the gradients of all layers of a bucket down to this one, this layer's own in the memory of its weights
-/// where that is reused.
+/// Number of copies of layers at one time. In the forward pass they are the layer's weights and, with prefetch, those
+/// of the next one. In the backward pass they are the same and the gradients of all layers of a bucket down to this
+/// one; this layer's own lie in the memory of its weights where that is reused.
 std::uint64_t copies_at_once(const PlannedRun& run, const Program& program, std::uint32_t rank, bool reuse) {
   const std::uint64_t layer = gradient_bytes(run, program, "layer");
   const double least = run.plan.gradient_bucket->base();
@@ -85,7 +85,7 @@ std::uint64_t copies_at_once(const PlannedRun& run, const Program& program, std:
   return most;
 }
 
-/// Of every third seed BERT, a vision transformer or latent attention.
+/// Every third seed has BERT, a vision transformer or latent attention.
 test::RandomRunLimits in_chunks(std::uint64_t seed) {
   test::RandomRunLimits limits;
   limits.architectures = seed % 3 == 0;
@@ -97,8 +97,8 @@ test::RandomRunLimits in_chunks(std::uint64_t seed) {
 
 }  // namespace
 
-// Each layer's weights and gradients travel in messages of one size, as many as its tensors need chunks: two gathers of
-// each and one reduction for every microbatch.
+// Each layer's weights and gradients travel in messages of one size, as many as its tensors need chunks. There are two
+// gathers of each and one reduction for every microbatch.
 TEST_CASE("chunks of layers are gathered and reduced in messages of one size", "[property][chunk]") {
   std::size_t runs = 0, several = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
@@ -178,8 +178,8 @@ TEST_CASE("layers of experts are packed into chunks, too", "[property][chunk]") 
   CHECK(two_kinds > 5);
 }
 
-// A bucket of k layers holds k layers' memory beside the prefetched one, where without reuse it holds the weights of
-// the layer at hand too: one layer's gradients are what reuse saves.
+// A bucket of k layers holds k layers' memory beside the prefetched one. Without reuse it also holds the weights of the
+// current layer, so reuse saves one layer's gradients.
 TEST_CASE("gradients in the memory of gathered weights take what the closed form says", "[property][chunk]") {
   std::size_t saved = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {

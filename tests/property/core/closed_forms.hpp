@@ -6,14 +6,14 @@
 #include "core/plan/plan.hpp"
 #include "tests/support/random_plan.hpp"
 
-// What papers say that the ranks of a 1D, dense plan hold and move, in their
-// symbols: for totals_test.cpp (work and memory) and traffic_totals_test.cpp.
-// Grids have their own forms (grid_totals_test.cpp), and so have mixtures (mixture_test.cpp).
+// What the ranks of a 1D, dense plan hold and move according to papers, in their symbols: for totals_test.cpp (work and
+// memory) and traffic_totals_test.cpp. Grids have their own forms (grid_totals_test.cpp), and so do mixtures
+// (mixture_test.cpp).
 namespace orrery::closed_forms {
 
-/// Runs that a test looks at.
+/// Number of runs that a test looks at.
 inline constexpr std::uint64_t cases = 400;
-/// Without mixtures, and besides without grids.
+/// Runs without mixtures, and on request also without grids.
 [[nodiscard]] test::RandomRunLimits dense();
 [[nodiscard]] test::RandomRunLimits one_d();
 
@@ -25,14 +25,14 @@ struct Symbols {
   const Workload& workload;
   const Plan& plan;
   std::uint64_t L, h, a, k, d, f, s, b, B, t, dp, p, c, replicas, shares, m,
-      V;  ///< shares: ranks among which ZeRO cuts; m: microbatches of each pipe
+      V;  ///< shares: ranks among which ZeRO shards; m: microbatches of each pipe
   bool swiglu, layer_norm, bias, tied, flash, sp;
   std::uint32_t zero;
   std::uint64_t w, g, st;  ///< bytes of a weight, a gradient, a state
 
   [[nodiscard]] bool full() const { return plan.recompute == Recompute::full; }
   [[nodiscard]] bool selective() const { return plan.recompute == Recompute::selective; }
-  /// Layers of a rank whose forward pass, or attention core, is made again.
+  /// Number of a rank's layers whose forward pass, or attention core, is computed again.
   [[nodiscard]] std::uint64_t again_on(std::uint64_t rank) const;
   /// Virtual stages of the rank.
   [[nodiscard]] std::vector<std::uint32_t> parts(std::uint64_t rank) const;
@@ -45,7 +45,7 @@ struct Symbols {
   [[nodiscard]] bool copied() const { return tied && !last(0); }
 };
 
-/// Elements that one rank holds of a module's table: segments, each padded to equal parts under ZeRO.
+/// Elements that one rank holds of a module's table: its segments, each padded to equal parts under ZeRO.
 struct Held {
   std::uint64_t sharded = 0, sharded_bias = 0, replicated = 0;
   [[nodiscard]] std::uint64_t total(const Symbols&) const;
@@ -54,10 +54,10 @@ struct Held {
 [[nodiscard]] Held embedding_held(const Symbols&);
 [[nodiscard]] Held head_held(const Symbols&);
 [[nodiscard]] std::uint64_t stage_held(const Symbols&, std::uint64_t stage);
-/// Elements of a rank's modules whose states are in host memory: of each stage e eighths of the layers, rounded up;
-/// with all eighths the embedding and the head too.
+/// Elements of a rank's modules whose states are in host memory: e eighths of each stage's layers, rounded up; with all
+/// eighths the embedding and the head too.
 [[nodiscard]] std::uint64_t host_held(const Symbols&, std::uint64_t rank);
-/// Elements of those of them whose weights live there too.
+/// Elements of those modules among them whose weights are there too.
 [[nodiscard]] std::uint64_t remote_held(const Symbols&, std::uint64_t rank);
 
 /// Messages, and their bytes together.
@@ -71,8 +71,8 @@ struct Volume {
   }
 };
 
-/// Adafactor's statistics of a rank: R + C of a matrix of R rows and C columns, one for each element of a vector;
-/// whole, and without padding.  Messages of a module: for each segment its sums, and a number for each tensor.
+/// Adafactor's statistics of a rank, whole and without padding: R + C for a matrix of R rows and C columns, and one for
+/// each element of a vector. Messages of a module are the sums of each segment, and a number for each tensor.
 struct Statistics {
   std::uint64_t count = 0;
   Volume messages;

@@ -49,7 +49,7 @@ Moved moved(const Program& program, std::uint32_t stage, Collective::Kind kind) 
   return m;
 }
 
-/// Collectives of a step that `counts` takes, by all microbatches and layers of a stage.
+/// Number of collectives in a step for which `counts` is true, over all microbatches and layers of a stage.
 template <class Counts>
 Moved counted(const Program& program, std::uint32_t stage, Counts counts) {
   Moved m;
@@ -64,7 +64,7 @@ Moved counted(const Program& program, std::uint32_t stage, Counts counts) {
   return m;
 }
 
-/// Sums of the gradients of all keys and values: other sums over the context axis are those of parameters.
+/// Sums of the gradients of all keys and values; other sums over the context axis are those of parameters.
 Moved sums_of_keys(const Program& program, std::uint32_t stage) {
   return counted(program, stage, [&](const OpRun& run, const Collective& c) {
     const Buffer& first = program[run.block->views[run.op->views.first].buffer];
@@ -87,13 +87,13 @@ std::vector<std::uint64_t> positions_of(const Program& program, Rank rank) {
 
 }  // namespace
 
-// Per layer and microbatch, with w bytes per element, c ranks, t that share heads (of the tensor axis, or a grid's
-// side): all_gather: 2 w s b k d / t gathered forward (again in recomputation), as much scattered backward, (c-1)/c of
-// it sent; ring: 2 w (s/c) b k d / t passed on c - 1 times forward, and backward c - 1 times with its gradient in the
-// state type; Ulysses: queries, keys, values and the context of s/c positions, w (s/c) b d (2a + 2k) / t in two
-// messages, the same backward.  With a = k, w = 2 and t = 1 that is 8 s b h (c-1)/c^2, the "four all-to-alls".
-// Ring self-attention: keys and values apart, forward and backward (c-1) w (s/c) b k d / t each, and backward an
-// all-reduce of both gradients.  A double ring passes as often as one ring does.
+// Per layer and microbatch, with w bytes per element, c ranks, and t that share heads (of the tensor axis, or a grid's
+// side). all_gather: 2 w s b k d / t gathered forward (again in recomputation), as much scattered backward, (c-1)/c of
+// it sent. ring: 2 w (s/c) b k d / t passed on c - 1 times forward, and backward c - 1 times with its gradient in the
+// state type. Ulysses: queries, keys, values and the context of s/c positions, w (s/c) b d (2a + 2k) / t in two
+// messages, the same backward. With a = k, w = 2 and t = 1 that is 8 s b h (c-1)/c^2, the "four all-to-alls". Ring
+// self-attention: keys and values apart, forward and backward (c-1) w (s/c) b k d / t each, and backward an all-reduce
+// of both gradients. A double ring passes as often as one ring does.
 TEST_CASE("context-parallel traffic equals the closed form", "[property][totals][context]") {
   std::uint64_t grids = 0;
   for_each_run([&](const PlannedRun& run, const Program& program) {
@@ -135,7 +135,8 @@ TEST_CASE("context-parallel traffic equals the closed form", "[property][totals]
       CHECK(moved(program, stage, Collective::Kind::all_to_all) == exchange);
       CHECK(moved(program, stage, Collective::Kind::permute) == pass);
       CHECK(sums_of_keys(program, stage) == sum);
-      // Of a ring of r inner rings r - 1 passes leave these: of keys and values forward and backward, and of gradients.
+      // In a ring of r inner rings r - 1 passes leave these: passes of keys and values forward and backward, and of
+      // gradients.
       if (const std::uint64_t w_of_ring = run.plan.inner_ring; w_of_ring != 0) {
         const Moved wide = counted(program, stage, [](const OpRun&, const Collective& op) {
           return op.kind == Collective::Kind::permute && op.width == 0;
@@ -147,7 +148,7 @@ TEST_CASE("context-parallel traffic equals the closed form", "[property][totals]
   CHECK(grids > 20);
 }
 
-// Every pair of a query and a key that it sees, counted one by one on every rank, for each part of the keys.
+// Counts every pair of a query and a key that it sees, one by one on every rank, for each part of the keys.
 TEST_CASE("attention costs what the busiest rank multiplies, and zigzag makes all equal", "[property][context]") {
   std::uint64_t uneven = 0, even = 0;
   for_each_run([&](const PlannedRun& run, const Program& program) {

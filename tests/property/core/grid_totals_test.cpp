@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint64_t cases = 120;
 
-/// The symbols of the tables: a grid of q x q ranks, d deep; one rank's rows of
-/// a microbatch; a linear layer of K inputs and N outputs.
+/// The symbols of the tables: a grid of q x q ranks, d deep; one rank's rows of a microbatch; a linear layer of K
+/// inputs and N outputs.
 struct Symbols {
   explicit Symbols(const PlannedRun& r)
       : plan(r.plan),
@@ -51,7 +51,7 @@ struct Symbols {
   /// Sums over the four linear layers of K and of K N.
   [[nodiscard]] std::uint64_t inputs() const { return h + context + h + f; }
   [[nodiscard]] std::uint64_t weights() const { return h * qkv + context * h + h * up + f * h; }
-  /// What a rank has of the stream, and what the attention core keeps of it, where it is not made again.
+  /// A rank's part of the stream, and what the attention core keeps of it, where it is not computed again.
   [[nodiscard]] std::uint64_t stream() const { return rows * h / q; }
   [[nodiscard]] std::uint64_t core_bytes() const {
     if (*plan.attention == AttentionKernel::flash) return 0;
@@ -74,7 +74,7 @@ Volume volume(const Program& p, const ClassTotals& totals, Collective::Kind kind
   return v;
 }
 
-/// One run of each is a layer's whole way, its weight gradients in a block of their own where backward is split.
+/// One run of each is a layer's whole way, with its weight gradients in a block of their own where backward is split.
 bool is_layer(const Block& block) {
   return block.name == "layer.forward" || block.name == "layer.backward" || block.name == "layer.weight";
 }
@@ -122,7 +122,7 @@ void for_each_stage(PlannedRun (*make)(std::uint64_t), void (*change)(Plan&), Ch
   });
 }
 
-/// Calls visit(collective, its views) for those of a layer's whole way.
+/// Calls visit(collective, its views) for the collectives of a layer's whole way.
 template <class Visit>
 void for_each_collective_of_a_layer(const Program& program, Visit visit) {
   for (const Block& block : program.blocks) {
@@ -135,12 +135,10 @@ void for_each_collective_of_a_layer(const Program& program, Visit visit) {
 
 }  // namespace
 
-// A linear layer Y = X W: forward q broadcasts of a block of X along the row
-// (the ranks of the axis column) and q of a block of W along the column; for dX
-// q broadcasts of W and q sums of blocks like X; for dW q of X and q sums of
-// blocks like W.  A block of X has rows K / q elements, one of W K N / q^2.
-// The head multiplies by its transposed matrix, so what it moves instead of its
-// input is the logits.  Full recomputation repeats the layers' forward.
+// A linear layer Y = X W: forward q broadcasts of a block of X along the row (the ranks of the axis column) and q of a
+// block of W along the column; for dX q broadcasts of W and q sums of blocks like X; for dW q of X and q sums of blocks
+// like W. A block of X has rows K / q elements, one of W K N / q^2. The head multiplies by its transposed matrix, so it
+// moves the logits instead of its input. Full recomputation repeats the layers' forward.
 TEST_CASE("SUMMA's volume and steps equal the closed form", "[property][totals]") {
   for_each_stage(grid_run, as_drawn,
                  [](const Symbols& x, const Program& program, std::uint32_t stage, const ClassTotals& totals) {
@@ -162,10 +160,9 @@ TEST_CASE("SUMMA's volume and steps equal the closed form", "[property][totals]"
                  });
 }
 
-// Of all that the grid's devices receive for one layer and microbatch, forward
-// and backward: 3 (q - 1) (S_X + d S_W), with S_X = T K over the T = d q rows
-// tokens of the grid and S_W = K N, summed over the linear layers.  A broadcast
-// or reduce of n elements among q brings n to q - 1 of them.
+// The sum of everything that the grid's devices receive for one layer and microbatch, forward and backward: 3 (q - 1)
+// (S_X + d S_W), with S_X = T K over the T = d q rows tokens of the grid and S_W = K N, summed over the linear layers.
+// A broadcast or reduce of n elements among q brings n to q - 1 of them.
 TEST_CASE("a layer's total volume on a grid equals the table", "[property][totals]") {
   for_each_run(grid_run, without_recomputation, [](const Symbols& x, const Program& program) {
     std::uint64_t received = 0;
@@ -201,8 +198,8 @@ TEST_CASE("the other collectives of a grid equal the closed form", "[property][t
       });
 }
 
-// Matrices are cut q^2 ways, what is added to or multiplied with a row of
-// features q ways.  A ZeRO part is padded, so those runs are left out.
+// Matrices are cut q^2 ways; vectors that are added to or multiplied with a row of features are cut q ways. A ZeRO part
+// is padded, so those runs are left out.
 TEST_CASE("weights on a grid equal the closed form", "[property][totals]") {
   const auto whole_states = [](Plan& plan) {
     plan.zero_stage = 0;
@@ -228,10 +225,10 @@ TEST_CASE("weights on a grid equal the closed form", "[property][totals]") {
                  });
 }
 
-// ZeRO on a grid is that of each rank's own blocks, of every segment padded to equal parts: gradients scattered once a
-// step, or with ZeRO-2 and 3 once a microbatch; weights gathered once, or with ZeRO-3 forward and backward for each,
-// but for the embedding, which the backward pass does not read.  A table that is tied on one stage is gathered for the
-// head too; what 3D keeps of it is not gathered again.
+// ZeRO on a grid is that of each rank's own blocks, with every segment padded to equal parts. Gradients are scattered
+// once a step, or with ZeRO-2 and 3 once a microbatch. Weights are gathered once, or with ZeRO-3 forward and backward
+// for each microbatch, except for the embedding, which the backward pass does not read. A table that is tied on one
+// stage is gathered for the head too; weights that 3D keeps are not gathered again.
 TEST_CASE("a rank of a grid scatters and gathers its own blocks over the data axis", "[property][totals]") {
   std::size_t runs = 0;
   const auto on_device = [](Plan& plan) { plan.offload_states = plan.offload_parameters = 0; };
@@ -252,7 +249,7 @@ TEST_CASE("a rank of a grid scatters and gathers its own blocks over the data ax
     const bool own_table = !x.model.tied_embeddings || !x.first(stage);
     if (x.last(stage)) head = padded(norm / x.q) + (own_table ? table : 0);
     const std::uint64_t all = test::layers_on(x.plan, stage) * layer + embedding + head;
-    // In two chunks of a rank a tied table's gradient is scattered for either.
+    // A tied table's gradient is scattered for each of its two chunks on a rank.
     const bool several = test::stages_on(x.plan, stage).size() > 1;
     const std::uint64_t twice = zero >= 2 && x.first(stage) && x.last(stage) && !own_table && several ? table : 0;
     std::uint64_t gathered = all;
@@ -271,13 +268,13 @@ TEST_CASE("a rank of a grid scatters and gathers its own blocks over the data ax
   CHECK(runs > 25);
 }
 
-// Korthikanti's table with every tensor cut: by sequences q (times d) ways, which
-// `rows` has already, by features or heads q ways.
+// Korthikanti's table with every tensor cut: by sequences q (times d) ways, which `rows` has already, and by features
+// or heads q ways.
 TEST_CASE("saved activations on a grid are all cut", "[property][totals]") {
   for_each_stage(
       grid_run, as_drawn, [](const Symbols& x, const Program&, std::uint32_t stage, const ClassTotals& totals) {
         const std::uint64_t wide = x.rows * (x.qkv + x.context + x.up + x.f) / x.q;
-        // Where backward is split, what is made again for the input gradients stays for the weight gradients: the
+        // Where backward is split, results computed again for the input gradients stay for the weight gradients: the
         // inputs of the four products.
         const std::uint64_t inputs = splits_backward(x.plan) ? 2 * x.stream() + x.rows * (x.context + x.f) / x.q : 0;
         for (const std::uint32_t part : test::stages_on(x.plan, stage)) {
@@ -318,7 +315,7 @@ TEST_CASE("3D's volume equals the table", "[property][totals]") {
     if (!x.plan.save_gathered) {
       CHECK(kept == (4 * x.stream() + wide + inner) * x.w + x.mask_bytes() + x.core_bytes());
     } else {
-      // The inputs of the products stand gathered in place of their shards, but for the context that flash needs.
+      // The gathered inputs of the products replace their shards, except for the context that flash needs.
       const std::uint64_t gathered = x.q * x.rows * x.inputs() / x.q + x.weights() / (x.q * x.q);
       const std::uint64_t context = *x.plan.attention == AttentionKernel::flash ? x.rows * x.context / x.q : 0;
       CHECK(kept == (2 * x.stream() + wide + context + gathered) * x.w + x.mask_bytes() + x.core_bytes());

@@ -19,7 +19,7 @@ test::RandomRunLimits limits_of(std::uint32_t expert) {
   return limits;
 }
 
-/// Sizes that the formulas of docs/formulas.md take.
+/// Sizes in the formulas of docs/formulas/mixtures.md.
 struct Sizes {
   explicit Sizes(const PlannedRun& run) {
     const Mixture& m = *run.model.mixture;
@@ -66,10 +66,9 @@ std::uint64_t recomputed_layers(const Program& p, std::uint32_t rank_class) {
 
 }  // namespace
 
-// A layer sends its tokens' rows to their experts and back, and their
-// gradients: 4 all-to-alls, 6 where it is recomputed, of slots x hidden, of
-// which a rank keeps 1 / expert.  With learned routing slots are the most that
-// may come of it, and a 4-byte number for each goes with the rows of the first.
+// A layer sends its tokens' rows to their experts and back, and their gradients. These are 4 all-to-alls, 6 where the
+// layer is recomputed, of slots x hidden, of which a rank keeps 1 / expert. With learned routing slots are an upper
+// bound, and a 4-byte number for each goes with the rows of the first.
 TEST_CASE("Experts' messages are those of the closed form", "[property][mixture]") {
   int exact = 0, learned = 0;
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
@@ -103,7 +102,7 @@ TEST_CASE("Experts' messages are those of the closed form", "[property][mixture]
 }
 
 // A row of a grid's ranks gathers the rows of its tokens, T h w bytes: forward and, for the shared experts' weights,
-// again; backward their gradient.  What comes of both is summed and scattered.  Nothing else of 2D does either over
+// again; backward their gradient. The results of both are summed and scattered. Nothing else of 2D does either over
 // columns.
 TEST_CASE("Experts on a grid take all features of their tokens as the closed form says", "[property][mixture]") {
   int shared = 0, runs = 0;
@@ -137,10 +136,9 @@ TEST_CASE("Experts on a grid take all features of their tokens as the closed for
   CHECK(shared > 5);
 }
 
-// What a mixture keeps of a microbatch, in elements of the working type: its
-// rows as they arrive (h) and return (h), before (2 f or f) and after (f) the
-// activation, for every slot; the logits in the type of the states.  Layers
-// below the first mixture keep what dense ones do.
+// A mixture keeps of a microbatch, in elements of the working type: its rows as they arrive (h) and return (h), and
+// before (2 f or f) and after (f) the activation, for every slot; the logits in the type of the states. Layers below
+// the first mixture keep what dense ones do.
 TEST_CASE("A mixture layer keeps what the closed form says", "[property][mixture]") {
   int checked = 0, checked_dense = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {

@@ -19,7 +19,7 @@ using Random = std::mt19937_64;
 
 std::size_t draw(Random& random, std::size_t count) { return static_cast<std::size_t>(random() % count); }
 
-/// One op with everything that is its own.
+/// One op with everything that belongs to it alone.
 struct Item {
   Op op;
   std::vector<View> views;
@@ -84,7 +84,7 @@ std::uint32_t own_copy(Program& p, std::uint32_t rank_class, std::uint32_t block
   return index(copy);
 }
 
-/// Changes the Program in one place; says how, or nothing when it could not.
+/// Changes the Program in one place; returns how, or nothing when it could not.
 std::string mutate(Program& p, Random& random) {
   const auto rank_class = static_cast<std::uint32_t>(draw(random, p.classes.size()));
   std::vector<Slot>& slots = p.classes[rank_class].step;
@@ -160,7 +160,7 @@ std::string mutate(Program& p, Random& random) {
   return what + ": " + p.blocks[block].name + " " + std::to_string(at);
 }
 
-/// Rules about what a sound list computes.
+/// Whether the rule is about what a sound list computes.
 bool about_values(const std::string& code) {
   return code == "program.repeated" || code == "program.stale" || code == "program.partial" ||
          code == "program.pairing" || code == "program.update" || code == "program.targets" || code == "program.norm";
@@ -184,10 +184,9 @@ bool is_kernel(const Block& block, const Op& op, KernelKind kind, Pass pass) {
 
 }  // namespace
 
-// The verifier folds ranks into classes, prunes what it need not compare and
-// simulates without times; the judge looks at every rank, element and pair of
-// ops.  Both must say the same of every changed Program as a list.  What it
-// computes (sums that are made, values that are fresh) the judge does not know.
+// The verifier folds ranks into classes, prunes comparisons and simulates without times. The judge looks at every rank,
+// element and pair of ops. Both must say the same of every changed Program as a list. The judge does not know what a
+// list computes (sums that are made, values that are fresh).
 TEST_CASE("the verifier agrees with brute force on mutated Programs", "[property][verify]") {
   test::RandomRunLimits limits;
   limits.max_ranks = 4;
@@ -218,26 +217,24 @@ TEST_CASE("the verifier agrees with brute force on mutated Programs", "[property
   CHECK(rejected * 2 > all);
 }
 
-// One op less, or one op twice, in a block that all its ranks share.  Four kinds
-// of op do nothing that anybody uses, so losing them is no fault: a fill in setup
-// of what each step fills anew; the last sum of a recomputed layer, which is the
-// next layer's input that the backward pass does not need; with full
-// recomputation, the second of two gathers of the same tensor; and the gather
-// backward of a chunk of vectors that only the forward pass reads.
+// Tests one op less, or one op twice, in a block that all its ranks share. Four kinds of op have no effect that anybody
+// uses, so losing them is no fault. They are a fill in setup of what each step fills anew; the last sum of a recomputed
+// layer, which is the next layer's input that the backward pass does not need; with full recomputation, the second of
+// two gathers of the same tensor; and the backward gather of a chunk of vectors that only the forward pass reads.
 namespace {
 
 using test::long_tests;
-/// How many of so many random Programs are changed op by op: all where the long tests run.
+/// Number of random Programs among so many that are changed op by op; all where the long tests run.
 std::uint64_t sample(std::uint64_t all) { return long_tests() ? all : all / 6; }
-/// Of their ops, each so many is changed: all where the long tests run.
+/// The distance between changed ops; every op is changed where the long tests run.
 std::size_t stride() { return long_tests() ? 1 : 6; }
 
 struct Losses {
   std::size_t lost = 0, harmless = 0, repeated = 0;
 };
 
-/// The op gathers weights that the layer's backward block does not read: this one, or where it gathers ahead a block of
-/// such layers (those that recompute read more).
+/// Whether the op gathers weights that the layer's backward block does not read. This is the own layer, or where it
+/// gathers ahead a block of such layers (those that recompute read more).
 bool gathers_unread(const Program& program, const Block& block, const Op& op) {
   const auto* c = std::get_if<Collective>(&op.action);
   if (c == nullptr || c->kind != Collective::Kind::all_gather) return false;
@@ -274,7 +271,7 @@ void lose_and_repeat(std::uint64_t seed, const PlannedRun& run, Losses& count) {
       assemble(changed.blocks[b], items);
       if (verify(changed).empty()) {
         const auto* c = std::get_if<Collective>(&op.action);
-        // Recomputation has left what is gathered again for weights' gradients.
+        // Recomputation has left the tensors that would be gathered again for weights' gradients.
         const bool grid = run.plan.tensor != TensorAlgorithm::one_d && run.model.mixture;
         const bool gathers = (c != nullptr && c->kind == Collective::Kind::all_gather) ||
                              (grid && is_kernel(block, op, KernelKind::swap_blocks, Pass::weight_gradient));
@@ -328,7 +325,7 @@ TEST_CASE("the verifier rejects every lost and every repeated op of other archit
   CHECK(count.harmless * 20 < count.lost);
 }
 
-// Beside the grid's products: experts, a context axis, latent attention, BERT's head.
+// These Programs have, beside the grid's products, experts, a context axis, latent attention, and BERT's head.
 TEST_CASE("the verifier rejects every lost and every repeated op on grids", "[property][verify]") {
   Losses count;
   const std::uint64_t seeds = sample(24);
@@ -366,8 +363,8 @@ TEST_CASE("the verifier rejects every lost and every repeated op of prediction m
   CHECK(count.harmless * 20 < count.lost);
 }
 
-// A list that trains on other targets, or tokens, than it says is sound in every other respect: each kernel that counts
-// or loads those further ahead is made to take those of the next token but `modules`, and each loss to be another's.
+// A list that trains on other targets, or tokens, than it says is sound in every other respect. Each kernel that counts
+// or loads those further ahead is made to take those of the next token but `modules`, and each loss is made another's.
 TEST_CASE("the verifier rejects targets, tokens and counts of another module", "[property][verify]") {
   std::size_t changes = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
@@ -401,8 +398,8 @@ TEST_CASE("the verifier rejects targets, tokens and counts of another module", "
   CHECK(changes > 100);
 }
 
-// Whole gradients and weights live for a while: none may be forgotten, dropped
-// with something in it, gathered twice or too late.
+// Whole gradients and weights live for a while. None may be forgotten, dropped with contents, gathered twice or
+// gathered too late.
 TEST_CASE("the verifier rejects every lost and every repeated op of ZeRO-2 and 3", "[property][verify]") {
   Losses count;
   const std::uint64_t seeds = sample(60);
@@ -417,7 +414,7 @@ TEST_CASE("the verifier rejects every lost and every repeated op of ZeRO-2 and 3
   CHECK(count.harmless * 20 < count.lost);
 }
 
-// Gradients that take over the memory of weights too early or too late, chunks that are lost.
+// Gradients take over the memory of weights too early or too late, or chunks are lost.
 TEST_CASE("the verifier rejects every lost and every repeated op of chunked parameters", "[property][verify]") {
   Losses count;
   std::uint64_t runs = 0;
@@ -438,7 +435,7 @@ TEST_CASE("the verifier rejects every lost and every repeated op of chunked para
   CHECK(count.harmless * 20 < count.lost);
 }
 
-// One class alone changes its order: two of its collectives or messages trade places.
+// Only one class changes its order: two of its collectives or messages change places.
 TEST_CASE("the verifier rejects every other order of meetings in one class", "[property][verify]") {
   std::size_t swapped = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
@@ -469,9 +466,8 @@ TEST_CASE("the verifier rejects every other order of meetings in one class", "[p
   CHECK(swapped > 100);
 }
 
-// What a rank adds to a norm must be its share of the elements it holds: twice
-// as much, half as much and nothing are wrong wherever the op stands.  A sum over
-// other ranks than those that hold parts is wrong too, unless it is over the same.
+// A rank must add to a norm its share of the elements it holds: twice as much, half as much and nothing are wrong
+// wherever the op stands. A sum over other ranks than those that hold parts is wrong too, unless it is over the same.
 TEST_CASE("the verifier rejects every wrong share of a norm, and every other sum", "[property][verify]") {
   std::size_t shares = 0, groups = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
@@ -534,8 +530,8 @@ TEST_CASE("the verifier rejects every wrong share of a norm, and every other sum
   CHECK(groups > 40);
 }
 
-// A sum that has been made already counts everything again, and a parameter of
-// which another op has the elements counts twice, whatever stands between.
+// A repeated sum counts everything again, and a parameter whose elements another op has counts twice, whatever stands
+// between.
 TEST_CASE("nothing is taken into a norm twice", "[property][verify]") {
   std::size_t sums = 0, elements = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
@@ -547,7 +543,7 @@ TEST_CASE("nothing is taken into a norm twice", "[property][verify]") {
       const std::vector<Item> items = items_of(block);
       for (std::size_t i = 0; i < items.size(); ++i) {
         if (!is_kernel(block, block.ops[i], KernelKind::sum_squares, Pass::optimizer)) continue;
-        // Behind the next one, so that the norm has changed in between.
+        // The place is behind the next one, so that the norm has changed in between.
         std::size_t next = i + 1;
         while (next < items.size() && !is_kernel(block, block.ops[next], KernelKind::sum_squares, Pass::optimizer)) {
           ++next;

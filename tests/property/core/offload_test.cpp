@@ -39,14 +39,14 @@ Copied copied(const Program& program, std::uint32_t rank_class) {
   return bytes;
 }
 
-/// Elements of a rank's modules whose states are in host memory, and of the largest of them; bytes of masters and
-/// moments.
+/// Elements of a rank's modules whose states are in host memory, and of the largest of these modules; bytes of masters
+/// and moments.
 struct OnHost {
   std::uint64_t all = 0, largest = 0;
   std::uint64_t states = 0, most_states = 0;
 };
-/// Of one module's part: masters, moments, and where these have scales two f32 for every 128 of a segment's part;
-/// Adafactor's statistics whole.
+/// Bytes of one module's part: masters, moments, and where these have scales two f32 for every 128 of a segment's part;
+/// Adafactor's statistics are whole.
 std::uint64_t state_bytes(const Workload& w, const ParameterTable& t, const Mesh& mesh, bool zero) {
   std::uint64_t each = has_master_weights(w) ? size_of(state_dtype(w)) : 0;
   each += has_scaled_moments(w) ? 3 : static_cast<std::uint64_t>(optimizer_moments(w)) * size_of(moment_dtype(w));
@@ -107,13 +107,14 @@ Remote remote_on(const PlannedRun& run, const Program& program, std::uint32_t ra
   return out;
 }
 
-/// Bytes that the offloaded layers of a pipeline rank keep for one microbatch: of all, and the most of two neighbours
-/// in one chunk.
+/// Bytes that the offloaded layers of a pipeline rank keep for one microbatch: over all layers, and the most of two
+/// neighbours in one chunk.
 struct Kept {
   std::uint64_t all = 0, neighbours = 0;
 };
-/// Where backward is split, what a recomputed layer makes again for its weight gradients is no part of it: all but its
-/// input (full), or the attention core's result (selective; with Ulysses that travels before it is kept).
+/// Where backward is split, results that a recomputed layer computes again for its weight gradients do not count:
+/// everything but its input (full), or the attention core's result (selective; with Ulysses that travels before it is
+/// kept).
 Kept kept_on(const PlannedRun& run, const Program& program, const ClassTotals& totals, std::uint32_t rank) {
   const auto size_of_one = [&](const char* name) {
     const auto b = std::find_if(program.buffers.begin(), program.buffers.end(),
@@ -142,8 +143,9 @@ Kept kept_on(const PlannedRun& run, const Program& program, const ClassTotals& t
 
 }  // namespace
 
-// Per parameter that the host updates: its gradient down and its weight up, 2 + 2 bytes with 16-bit gradients (Ren et
-// al., ATC 2021: 2M and 2M); in host memory the states, the weight, and the gradients of one module at a time.
+// For each parameter that the host updates, its gradient goes down and its weight comes up, 2 + 2 bytes with 16-bit
+// gradients (Ren et al., ATC 2021: 2M and 2M). Host memory has the states, the weight, and the gradients of one module
+// at a time.
 TEST_CASE("offloaded states move and take what the closed form says", "[property][offload]") {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     PlannedRun run = test::random_run(seed);
@@ -183,7 +185,7 @@ TEST_CASE("the device holds fewer states, and the rest is as without", "[propert
     CAPTURE(seed, test::describe(run));
     const Program with = lower(run.model, run.workload, run.plan);
     REQUIRE(verify(with).empty());
-    // Ranks with a part each gather for each use what lives in host memory.
+    // Ranks with a part each gather, for each use, the weights in host memory.
     const bool gathers_weights =
         run.plan.offload_parameters != 0U && run.plan.zero_stage > 0 && !shard_axes_of(run.plan).empty();
     run.plan.offload_states = 0;
@@ -199,7 +201,7 @@ TEST_CASE("the device holds fewer states, and the rest is as without", "[propert
   }
 }
 
-// Masters and moments are read once and written once a step; of host memory they take what one module needs.
+// Masters and moments are read once and written once a step. In host memory they take the room that one module needs.
 TEST_CASE("states on disk move and take what the closed form says", "[property][offload]") {
   std::size_t runs = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
@@ -231,9 +233,9 @@ TEST_CASE("states on disk move and take what the closed form says", "[property][
   CHECK(runs > 60);
 }
 
-// Beside what moves with the states alone: w bytes of weights come up for the forward and for the backward pass of each
-// microbatch instead of once after the update, of the rank's part with ZeRO, and the rest is gathered then.  The device
-// holds at most two of the layers' weights instead of all, in host memory nothing more.
+// In addition to the traffic of states, w bytes of weights come up for the forward and for the backward pass of each
+// microbatch instead of once after the update. With ZeRO this is the rank's part, and the rest is gathered then. The
+// device holds at most two of the layers' weights instead of all; host memory holds nothing more.
 TEST_CASE("offloaded parameters move and take what the closed form says", "[property][offload]") {
   std::size_t sharded = 0, smaller = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
@@ -284,7 +286,7 @@ TEST_CASE("offloaded parameters move and take what the closed form says", "[prop
       }
       const std::uint64_t together = remote - apart;
       if (shares) CHECK(gathered(with, program) == gathered(plain, without) - together * w + 2 * m * together * w);
-      // Two at a time, where there are more.
+      // Weights come up two layers at a time, where there are more.
       if (remote > 2 * layer) {
         CHECK(with.peak[index(Tier::device)] < plain.peak[index(Tier::device)]);
         ++smaller;
@@ -295,9 +297,10 @@ TEST_CASE("offloaded parameters move and take what the closed form says", "[prop
   CHECK(smaller > 20);
 }
 
-// What a layer keeps (Korthikanti et al. 2022, held to its table in totals_test.cpp) goes down and comes up once for
-// each microbatch; the rest of the Program is as without.  Host memory holds that of all microbatches under way: all of
-// GPipe's, p - i on stage i in 1F1B.  The device never needs more, for two layers are in flight where all were kept.
+// The activations that a layer keeps (Korthikanti et al. 2022, compared with its table in totals_test.cpp) go down and
+// come up once for each microbatch; the rest of the Program is as without offloading. Host memory holds those of all
+// microbatches under way: all of GPipe's, and p - i on stage i in 1F1B. The device never needs more, because two layers
+// are in flight where all were kept.
 TEST_CASE("offloaded activations move and take what the closed form says", "[property][offload]") {
   std::size_t smaller = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
@@ -339,7 +342,8 @@ TEST_CASE("offloaded activations move and take what the closed form says", "[pro
   CHECK(smaller > 100);
 }
 
-// What waits in host memory without a disk waits there; beside it, in host memory, are two neighbours of the layers.
+// The disk has the activations that wait in host memory without a disk. In addition, two neighbours of the layers are
+// in host memory.
 TEST_CASE("activations on disk move and take what the closed form says", "[property][offload]") {
   std::size_t smaller = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
@@ -377,8 +381,8 @@ TEST_CASE("activations on disk move and take what the closed form says", "[prope
 }
 
 // w bytes of the rank's part of a layer's weights are read for each use and for the update, which writes them back.
-// Host memory loses them all but for two neighbours' while a microbatch passes, or one layer's beside its gradients
-// while the host updates it.
+// Host memory no longer has them, except for two neighbours' while a microbatch passes, or one layer's beside its
+// gradients while the host updates it.
 TEST_CASE("parameters on disk move and take what the closed form says", "[property][offload]") {
   std::size_t runs = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
@@ -424,8 +428,8 @@ TEST_CASE("parameters on disk move and take what the closed form says", "[proper
   CHECK(runs > 200);
 }
 
-// Every lost or repeated op is in mutation_test.cpp.  A wait may have a twin (compute waits for a broadcast that has
-// waited, or for a later way down): then, and only then, the judge, who tries all pairs of ops, misses nothing either.
+// Every lost or repeated op is in mutation_test.cpp. A wait may have a twin (compute waits for a broadcast that has
+// waited, or for a later way down). Then, and only then, the judge, who tries all pairs of ops, misses nothing either.
 TEST_CASE("the verifier rejects a lost wait for a copied activation, unless another does the same",
           "[property][offload]") {
   std::size_t waits = 0, rejected = 0;

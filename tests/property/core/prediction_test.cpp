@@ -45,7 +45,7 @@ TEST_CASE("Programs hold the parameters of the model and of its modules", "[prop
 }
 
 // On one rank along every axis that cuts products, without recomputation and dropped tokens, the Program's products are
-// those that reports count: each module costs its layer, the two halves of the projection and the head.
+// those that reports count. Each module costs its layer, the two halves of the projection and the head.
 TEST_CASE("Prediction modules cost the FLOPs that reports count", "[property][prediction]") {
   int checked = 0;
   for (std::uint64_t seed = 1; seed <= 450; ++seed) {
@@ -61,7 +61,7 @@ TEST_CASE("Prediction modules cost the FLOPs that reports count", "[property][pr
   CHECK(checked > 20);
 }
 
-// The last stage has the modules and, on another rank than the first, a copy of the word table whose gradient is summed
+// The last stage has the modules and, if it is not the first rank, a copy of the word table whose gradient is summed
 // with the first's: one all-reduce of the table's part over both, tied or not.
 TEST_CASE("The word table's gradient is summed over the stages that read it", "[property][prediction]") {
   int checked = 0;

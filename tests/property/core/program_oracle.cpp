@@ -126,7 +126,7 @@ class Expand {
   std::map<Instance, int> generation_;
 };
 
-/// Pairs of conflicting steps without a path between them.
+/// Whether two conflicting steps have no path between them.
 bool has_hazard(const RankList& list) {
   const std::size_t n = list.steps.size();
   std::vector<boost::dynamic_bitset<>> after(n, boost::dynamic_bitset<>(n));  // after[i][j]: j ends before i starts
@@ -153,7 +153,7 @@ bool has_hazard(const RankList& list) {
   return false;
 }
 
-/// What members of a group must agree on.
+/// What the members of a group must agree on.
 using Signature = std::tuple<int, int, std::uint32_t, std::vector<std::pair<std::uint64_t, int>>>;
 
 std::string matching_fault(const Program& p, const std::vector<RankList>& ranks) {
@@ -241,7 +241,7 @@ bool deadlocks(const Program& p, const std::vector<RankList>& ranks) {
   return false;
 }
 
-/// How often each microbatch adds to a region, on the ranks of a pipeline together: a stage may be on several.
+/// How often each microbatch adds to a region, on all ranks of a pipeline together: a stage may be on several.
 using Contributions = std::map<std::tuple<Instance, std::uint64_t, std::uint64_t>, std::map<std::uint32_t, int>>;
 
 bool unbalanced(const Program& p, const Contributions& counts) {
@@ -254,13 +254,13 @@ bool unbalanced(const Program& p, const Contributions& counts) {
   return false;
 }
 
-/// Contributions to gradients: none twice, no parameter left out.
+/// Whether contributions to gradients are wrong: each is made once, and no parameter is left out.
 bool gradients_wrong(const Program& p, const RankList& list, Rank rank, Contributions& counts) {
   std::set<std::tuple<int, std::uint32_t, std::vector<std::tuple<Instance, std::uint64_t, std::uint64_t>>>> seen;
   std::map<Instance, std::vector<bool>> covered;
   for (const Step& s : list.steps) {
     if (std::holds_alternative<Collective>(s.run.op->action)) {
-      // Sums of products that ranks have made in workspaces.
+      // Ranks have made these sums of products in workspaces.
       for (std::uint32_t i = 1; i < s.run.op->views.count; i += 2) {
         const View& from = s.run.block->views[s.run.op->views.first + i - 1];
         const View& to = s.run.block->views[s.run.op->views.first + i];
@@ -279,7 +279,7 @@ bool gradients_wrong(const Program& p, const RankList& list, Rank rank, Contribu
     const auto* compute = std::get_if<Compute>(&s.run.op->action);
     if (compute == nullptr) continue;
     if (s.run.block->kernels[compute->kernel].kind == KernelKind::fill) {
-      // What is cleared is to be added to.
+      // A cleared buffer must be added to.
       for (std::uint32_t i = 0; i < s.run.op->views.count; ++i) {
         const View& v = s.run.block->views[s.run.op->views.first + i];
         if (p[v.buffer].role != Role::gradient) continue;

@@ -6,9 +6,8 @@
 
 namespace orrery::test {
 
-/// The plainest possible judge of a Program whose ids and shapes are in order:
-/// every rank, every element, every pair of ops.  Says in a word what is wrong,
-/// empty when nothing is.  Slow; for tiny Programs only.
+/// The plainest possible judge of a Program whose ids and shapes are in order. It looks at every rank, every element,
+/// and every pair of ops. Returns in a word what is wrong, empty when nothing is. Slow; for tiny Programs only.
 [[nodiscard]] std::string brute_force_fault(const Program&);
 
 }  // namespace orrery::test

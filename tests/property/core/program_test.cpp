@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint64_t cases = 400;
 
-/// Every fourth of another architecture than a plain decoder's, half of those with latent attention with experts, some
-/// on grids.
+/// Every fourth run has another architecture than a plain decoder's. Half of those with latent attention have experts,
+/// and some are on grids.
 PlannedRun draw(std::uint64_t seed) {
   test::RandomRunLimits limits;
   limits.architectures = seed % 4 == 0;

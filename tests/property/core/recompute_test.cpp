@@ -11,7 +11,7 @@ using namespace orrery;
 
 namespace {
 
-/// Live bytes of a rank class when it runs its first op that is neither forward nor before.
+/// Live bytes of a rank class when it runs its first op after setup and forward.
 std::int64_t live_before_backward(const Program& program, std::uint32_t rank_class) {
   std::int64_t live = 0;
   bool forward = true;
@@ -31,8 +31,8 @@ std::int64_t live_before_backward(const Program& program, std::uint32_t rank_cla
 
 }  // namespace
 
-// In GPipe all forward passes come first: what they leave is linear in the
-// number of layers that are recomputed, and falls by the same bytes for each.
+// In GPipe all forward passes come first. What they leave is linear in the number of recomputed layers, and falls by
+// the same bytes for each.
 TEST_CASE("kept activations are linear in the number of recomputed layers", "[property][recompute]") {
   std::uint32_t lines = 0;
   for (std::uint64_t seed = 1; lines < 60; ++seed) {

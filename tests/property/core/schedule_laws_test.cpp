@@ -33,7 +33,7 @@ constexpr int rounds = 600;
 
 }  // namespace
 
-// A schedule may be slow, never stuck; and no order beats the work that has to come before, on and after a rank.
+// A schedule may be slow, but never stuck. No order beats the work that has to come before, on and after a rank.
 TEST_CASE("no schedule deadlocks or beats the lower bound, whatever its actions cost", "[property][schedule]") {
   Draws draw(1);
   for (int round = 0; round < 3000; ++round) {
@@ -88,7 +88,7 @@ TEST_CASE("bubble of 1F1B with latency", "[property][schedule]") {
   }
 }
 
-// With twice the forwards ahead a message of up to F / 3 hides: latency is paid on the way in and out alone.
+// With twice the forwards ahead a message of up to F / 3 hides, so latency is paid only on the way in and out.
 TEST_CASE("bubble and memory of eager 1F1B", "[property][schedule]") {
   Draws draw(4);
   for (int round = 0; round < rounds; ++round) {
@@ -182,9 +182,9 @@ TEST_CASE("bubble and memory of ZB-V", "[property][schedule]") {
   }
 }
 
-// What the search of a released zero-bubble implementation reaches, for whole times of forward, input gradient, weight
-// gradient and message: the work plus the largest idle time of a rank after its first action.  Where ours waits nowhere
-// it cannot be beaten.
+// The best results of a released zero-bubble implementation's search, for whole times of forward, input gradient,
+// weight gradient and message: the work plus the largest idle time of a rank after its first action. Where our order
+// waits nowhere it cannot be beaten.
 TEST_CASE("ZB-V idles no longer than a published search", "[property][schedule]") {
   struct Published {
     std::uint32_t p, m;
@@ -208,8 +208,8 @@ TEST_CASE("ZB-V idles no longer than a published search", "[property][schedule]"
   }
 }
 
-// The order for equal times stays where a search finds none that is shorter; and what is found never holds more in
-// flight, nor more than a chunk's half for each weight gradient that waits, two chunks beyond.
+// The order for equal times stays where a search finds no shorter one. A found order never holds more in flight, nor
+// more than a chunk's half for each weight gradient that waits, two chunks beyond.
 TEST_CASE("an order searched for its times is no longer than that for equal times", "[property][schedule]") {
   Draws draw(9);
   int shorter = 0;
@@ -241,8 +241,8 @@ TEST_CASE("an order searched for its times is no longer than that for equal time
   CHECK(shorter > 30);
 }
 
-// Qi et al. 2024: (p + 2) / 2 microbatches of a rank's whole share, that is p + 2 chunks, weight gradients that wait
-// included; one chunk less where p is odd.  For F = I = W = 1 and m >= p the time beyond the work is 7 (p - 1) / 2, and
+// Qi et al. 2024: (p + 2) / 2 microbatches of a rank's whole share, which is p + 2 chunks with the weight gradients
+// that wait; one chunk less where p is odd. For F = I = W = 1 and m >= p the time beyond the work is 7 (p - 1) / 2, and
 // one and a half more where p is even.
 TEST_CASE("bubble and memory of V-Half", "[property][schedule]") {
   Draws draw(10);
@@ -256,8 +256,8 @@ TEST_CASE("bubble and memory of V-Half", "[property][schedule]") {
   }
 }
 
-// (p + 4) / 3 microbatches, that is 2 (p + 4) / 3 chunks, weight gradients that wait included: exactly so where p - 2
-// is a multiple of 3.  For F = I = W = 1 and m >= p > 1 the time beyond the work is 4 p - 5, or 4 p - 3 where 3 divides
+// (p + 4) / 3 microbatches, which is 2 (p + 4) / 3 chunks with the weight gradients that wait; exactly so where p - 2
+// is a multiple of 3. For F = I = W = 1 and m >= p > 1 the time beyond the work is 4 p - 5, or 4 p - 3 where 3 divides
 // p.
 TEST_CASE("bubble and memory of V-Min", "[property][schedule]") {
   Draws draw(11);
@@ -273,7 +273,7 @@ TEST_CASE("bubble and memory of V-Min", "[property][schedule]") {
   }
 }
 
-// In steady state V-Half and V-Min are as fast as ever the work, whatever their memory: per microbatch 6 units.
+// In steady state V-Half and V-Min are as fast as the work, whatever their memory: 6 units per microbatch.
 TEST_CASE("the bubbles of V-Half and V-Min do not grow with microbatches", "[property][schedule]") {
   for (const ScheduleName name : {ScheduleName::v_half, ScheduleName::v_min}) {
     for (std::uint32_t p = 1; p <= 12; ++p) {
@@ -286,8 +286,9 @@ TEST_CASE("the bubbles of V-Half and V-Min do not grow with microbatches", "[pro
 
 namespace {
 
-/// DualPipeV where a forward and the whole backward beside it run as one and end together, as DeepSeek-AI's law
-/// counts them.  Pairs are those of the steady part: rank i pairs from its action 3 (p - 1 - i) + 2 p on.
+/// The makespan of DualPipeV where a forward and the whole backward beside it run as one and end together, as
+/// DeepSeek-AI's law counts them. Pairs are those of the steady part: rank i pairs from its action 3 (p - 1 - i) + 2 p
+/// on.
 std::int64_t makespan_in_pairs(const PipelineShape& shape, const test::StageCosts& costs) {
   const Orders orders = schedule_dualpipe_v(shape);
   const std::uint32_t p = shape.ranks, m = shape.microbatches;

@@ -11,9 +11,8 @@
 using namespace orrery;
 using namespace orrery::closed_forms;
 
-// Forward per layer, 2 per multiply-add: qkv 2Th d(a+2k), out 2T a d h, core
-// 4Ts a d (full square), mlp 4Thf or 6Thf; head 2ThV.  Backward twice that.
-// Full recomputation adds a forward pass of every layer that it is for, selective one core.
+// Forward per layer, 2 per multiply-add: qkv 2Th d(a+2k), out 2T a d h, core 4Ts a d (full square), mlp 4Thf or 6Thf;
+// head 2ThV. Backward twice that. Full recomputation adds a forward pass of every recomputed layer, selective one core.
 TEST_CASE("FLOPs of a Program equal the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     const PlannedRun run = test::random_run(seed, dense());
@@ -46,7 +45,7 @@ TEST_CASE("FLOPs of a Program equal the closed form", "[property][totals]") {
   }
 }
 
-// Storage is bf16's, so is all else: bytes, operands, messages.
+// Storage is bf16's, and so is all else: bytes, operands, messages.
 TEST_CASE("in fp8 only the layers' products differ from the Program in bf16", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     PlannedRun run = test::random_run(seed);
@@ -61,7 +60,7 @@ TEST_CASE("in fp8 only the layers' products differ from the Program in bf16", "[
       const bool of_layer = program.blocks[b].name.rfind("layer", 0) == 0;
       for (std::size_t k = 0; k < program.blocks[b].kernels.size(); ++k) {
         const Kernel& kernel = program.blocks[b].kernels[k];
-        // A router's products stay as they are: few numbers decide there.
+        // A router's products stay as they are, because few numbers decide there.
         const bool others = run.model.mixture && kernel.kind == KernelKind::gemm && kernel.compute != DType::f8;
         const bool product =
             of_layer && !others && (kernel.kind == KernelKind::gemm || kernel.kind == KernelKind::expert_gemm);
@@ -96,12 +95,12 @@ TEST_CASE("parameters of a Program equal the closed form", "[property][totals]")
 
 namespace {
 
-/// Of a parameter's moments: one byte and two where the first is f8.
+/// Bytes of a parameter's moments: one and two where the first is f8.
 std::uint64_t moment_bytes(const Workload& w) {
   return has_scaled_moments(w) ? 3 : static_cast<std::uint64_t>(optimizer_moments(w)) * size_of(moment_dtype(w));
 }
 
-/// Beside them two f32 for every 128 of a segment's part.
+/// Scales add two f32 for every 128 of a segment's part.
 std::uint64_t scale_bytes(const Symbols& x, const Program& program, std::uint32_t stage) {
   std::uint64_t bytes = 0;
   if (!has_scaled_moments(x.workload)) return bytes;
@@ -134,7 +133,7 @@ TEST_CASE("model state of every stage equals the closed form", "[property][total
       const std::uint64_t n = stage_held(x, stage);
       const std::uint64_t own = x.zero ? n / x.shares : n;
       const RoleBytes state = totals_of(program, stage).state;
-      // Of the part that the host updates it holds weights too.
+      // For the part that the host updates, it holds weights too.
       const std::uint64_t host = host_held(x, stage) / (x.zero ? x.shares : 1);
       CHECK(state[index(Role::weight)] == ((x.zero >= 3 ? own : n) - remote_held(x, stage) + host) * x.w);
       CHECK(state[index(Role::gradient)] == (x.zero >= 2 ? own : n) * x.g);
@@ -157,8 +156,8 @@ TEST_CASE("saved activations equal Korthikanti's table in all variants", "[prope
     const std::uint64_t masks = run.workload.hidden_dropout > 0 ? 2 : 0;
     const std::uint64_t up = x.swiglu ? 2 * x.f : x.f;
     const std::uint64_t sb = x.s * x.b / x.c;
-    // Whole on every tensor rank, unless cut by sequence parallelism: the layer's
-    // input, both norms' outputs, the middle of the residual stream, masks.
+    // These are whole on every tensor rank, unless cut by sequence parallelism: the layer's input, both norms' outputs,
+    // the middle of the residual stream, masks.
     const std::uint64_t replicated = sb * x.h * (4 * x.w + masks) / (x.sp ? x.t : 1);
     std::uint64_t sharded = sb * x.w * (x.d * (x.a + 2 * x.k) + x.a * x.d + up + x.f) / x.t;
     // Gathered keys and values of the whole sequence; Ulysses keeps the projections of its heads in place of its
@@ -171,7 +170,7 @@ TEST_CASE("saved activations equal Korthikanti's table in all variants", "[prope
     const std::uint64_t core =
         x.flash ? 0 : scores * x.w + (run.workload.attention_dropout > 0 ? scores * (1 + x.w) : 0);
     const std::uint64_t input = sb * x.h * x.w / (x.sp ? x.t : 1);
-    // Where backward is split, what is made again for the input gradients stays for the weight gradients: the inputs
+    // Where backward is split, results computed again for the input gradients stay for the weight gradients: the inputs
     // of the four products.
     const std::uint64_t product_inputs = splits_backward(run.plan) ? 2 * input + sb * x.w * (x.a * x.d + x.f) / x.t : 0;
     const Program program = lower(run.model, run.workload, run.plan);

@@ -21,8 +21,8 @@ Volume volume(const Program& p, const ClassTotals& totals, Collective::Kind kind
   return v;
 }
 
-/// What is summed for updates that look at whole tensors.  Norms: a message per segment of matrices, of two f64 for
-/// each of them.
+/// Sums for updates that look at whole tensors. Norms take one message per segment of matrices, with two f64 for each
+/// of them.
 Volume tensor_norms(const Symbols& x, std::uint64_t stage) {
   if (has_factored_moments(x.workload)) return statistics(x, stage).messages;
   Volume v;
@@ -37,9 +37,8 @@ const Group tensor_group{{Axis::tensor}, {}};
 
 }  // namespace
 
-// Per layer and microbatch 1D tensor parallelism sums 2 vectors of wsbh forward
-// and 2 backward (again forward in full recomputation); sequence parallelism
-// gathers and scatters instead, with 2 more gathers for weight gradients.
+// Per layer and microbatch 1D tensor parallelism sums 2 vectors of wsbh forward and 2 backward (again forward in full
+// recomputation). Sequence parallelism gathers and scatters instead, with 2 more gathers for weight gradients.
 TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     const PlannedRun run = test::random_run(seed, one_d());
@@ -95,13 +94,12 @@ TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]"
   }
 }
 
-/// Elements of weights that a stage gathers in a step.  ZeRO-1 and 2: all, after
-/// the update.  ZeRO-3: each microbatch all for the forward and again for the
-/// backward pass, but for the embedding, which the backward pass does not read;
-/// a table tied on one rank is gathered for the head as well.  Kept: all, once.
+/// Elements of weights that a stage gathers in a step. ZeRO-1 and 2: all, after the update. ZeRO-3 gathers all of them
+/// for each microbatch's forward and again for its backward pass, except for the embedding, which the backward pass
+/// does not read; a table tied on one rank is gathered for the head as well. When kept: all, once.
 std::uint64_t gathered_elements(const Symbols& x, std::uint64_t stage, std::uint64_t held) {
   if (x.zero == 0) return 0;
-  // What lives in host memory is gathered for each use instead, forward and backward.
+  // Weights in host memory are gathered for each use instead, forward and backward.
   const std::uint64_t remote = remote_held(x, stage);
   if (x.zero < 3 || !x.plan.reshard_after_forward) return held - remote + 2 * x.m * remote;
   std::uint64_t n = 2 * held;
@@ -110,13 +108,11 @@ std::uint64_t gathered_elements(const Symbols& x, std::uint64_t stage, std::uint
   return n * x.m;
 }
 
-// Data parallel: all gradients once per step over data and replicas, 2(n-1)/n of
-// them sent in a ring.  ZeRO-1: gradients scattered along data and context, weights gathered,
-// the same bytes where both have the same size; replicas sum the part alone
-// (hybrid sharding), 1/n of what they would sum of the whole.  ZeRO-2 and 3
-// scatter after each of g microbatches: g + 1 and, with weights gathered twice
-// each, 3 g times (n-1)/n of the parameters.  The last stage
-// also sums the count of targets and the loss.
+// Data parallel: all gradients once per step over data and replicas, 2(n-1)/n of them sent in a ring. ZeRO-1: gradients
+// are scattered along data and context, and weights gathered, the same bytes where both have the same size. Replicas
+// sum only the part (hybrid sharding), 1/n of what they would sum of the whole. ZeRO-2 and 3 scatter after each of g
+// microbatches: g + 1 and, with weights gathered twice each, 3 g times (n-1)/n of the parameters. The last stage also
+// sums the count of targets and the loss.
 TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     const PlannedRun run = test::random_run(seed, one_d());
@@ -141,7 +137,7 @@ TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") 
       // The loss is summed over all of them, the count over those with other sequences.
       const std::uint64_t loss = x.last(stage) ? 8 : 0;
       const std::uint64_t count = x.last(stage) && !batch.empty() ? 8 : 0;
-      // The norms of tensors that ZeRO cuts travel where their shares lie, where that is all of all_group.
+      // The norms of tensors that ZeRO cuts travel along the axes of their shares, where these are all of all_group.
       const bool along_shares = x.zero && x.t == 1 && x.replicas == 1;
       const std::uint64_t norms = along_shares ? tensor_norms(x, stage).payload : 0;
       const std::uint64_t scalars = (x.c == 1 ? loss + count : loss) + norms;
@@ -158,7 +154,7 @@ TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") 
       if (x.c > 1)
         CHECK(volume(program, totals, Collective::Kind::all_reduce, batch_group).payload ==
               count + (x.zero && batch == rest_group.axes ? n / x.shares * x.g : 0));
-      // In two chunks of a rank a tied table's gradient is scattered for either.
+      // A tied table's gradient is scattered for each of its two chunks on a rank.
       const bool twice = x.zero >= 2 && x.tied && x.first(stage) && x.last(stage) && x.parts(stage).size() > 1;
       const std::uint64_t table = twice ? (x.V / x.t * x.h + x.shares - 1) / x.shares * x.shares : 0;
       if (x.dp > 1 || x.c == 1) {  // else keys and values go the same way
@@ -182,9 +178,8 @@ TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") 
   }
 }
 
-// One message of wsbh (its part under sequence parallelism) per microbatch and
-// boundary, forward and backward; the tied table's gradient between first and
-// last stage; the norm over all parts.
+// Per microbatch and boundary there is one message of wsbh (its part under sequence parallelism), forward and backward.
+// The tied table's gradient is summed between first and last stage, and the norm over all parts.
 TEST_CASE("pipeline traffic equals the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     const PlannedRun run = test::random_run(seed, one_d());
@@ -205,7 +200,7 @@ TEST_CASE("pipeline traffic equals the closed form", "[property][totals]") {
       CHECK(totals.message_bytes == boundaries * x.m * x.w * x.s * x.b * x.h / x.c / (x.sp ? x.t : 1));
       if (x.p == 1) continue;
       if (x.two_way()) {
-        // Gradients of both stages, of the own part under ZeRO-1, and with the heads the loss.
+        // Both stages' gradients are summed, only the own part under ZeRO-1, and with two heads the loss.
         const auto low = static_cast<std::uint32_t>(std::min<std::uint64_t>(stage, x.p - 1 - stage));
         const Group pair{{Axis::pipeline}, {low, static_cast<std::uint32_t>(x.p - 1 - low)}};
         const std::uint64_t loss = low == 0 ? 8 : 0;

@@ -31,9 +31,9 @@ std::uint64_t most_live(const Program& program, std::uint32_t rank_class, const 
 
 }  // namespace
 
-// Rajbhandari et al., SC '20, table 1: bf16 weights and gradients, fp32 master
-// and two moments are 2, 2 and 12 bytes of each parameter; N ranks share what
-// the stage cuts.  Without an expert axis, along which some parameters are cut anyway.
+// Rajbhandari et al., SC '20, table 1: bf16 weights and gradients, fp32 master and two moments are 2, 2 and 12 bytes of
+// each parameter; N ranks shard what the stage cuts. There is no expert axis, along which some parameters are cut
+// anyway.
 TEST_CASE("bytes per parameter are 16, 4 + 12/N, 2 + 14/N and 16/N", "[property][zero]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     test::RandomRunLimits limits;
@@ -60,8 +60,8 @@ TEST_CASE("bytes per parameter are 16, 4 + 12/N, 2 + 14/N and 16/N", "[property]
   }
 }
 
-// Gathered weights: one layer, two while the next is gathered ahead, or all of
-// the stage when they are kept.  Whole gradients: those of one bucket.
+// Gathered weights are those of one layer, of two while the next is gathered ahead, or of the whole stage when they are
+// kept. Whole gradients are those of one bucket.
 TEST_CASE("ZeRO-2 and 3 hold whole copies of few layers", "[property][zero]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     test::RandomRunLimits limits;
@@ -93,8 +93,8 @@ TEST_CASE("ZeRO-2 and 3 hold whole copies of few layers", "[property][zero]") {
   }
 }
 
-// Behind a split pass the copy that lives while input gradients are made has norms and biases alone; the whole
-// one lives for products, in weight actions.
+// In a split pass the copy that lives while input gradients are made has only norms and biases; the whole one lives for
+// products, in weight actions.
 TEST_CASE("a split pass holds vectors' gradients first, and products' later", "[property][zero]") {
   std::size_t checked = 0;
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {

@@ -14,11 +14,11 @@ namespace orrery::test::nccl_stand_in {
 
 enum Code { success, unhandled, system_error, internal, invalid_argument, invalid_usage, remote, in_progress };
 
-/// What went wrong last on this thread.
+/// The last error on this thread.
 [[nodiscard]] std::string& last_text();
-/// Of this process.
+/// Number of broken rules in this process.
 [[nodiscard]] int broken_rules();
-/// A rule is: the code that says so.
+/// A rule is broken: returns the error code.
 int broken(const std::string& what);
 
 struct Communicator {
@@ -27,7 +27,7 @@ struct Communicator {
   Shared* shared = nullptr;
   int splits = 0;
   std::uint32_t collectives = 0;
-  /// What is under way: asked, it says whether it has ended.
+  /// The work under way: when called, it returns whether it has ended.
   std::function<bool()> under_way;
   int asked = 0;
   std::atomic<int> failed{success};
@@ -40,10 +40,10 @@ struct Communicator {
 };
 using Pointer = std::shared_ptr<Communicator>;
 
-/// By its handle; null where there is none (any more).
+/// The communicator of a handle; null where there is none (any more).
 [[nodiscard]] Pointer find(void* handle);
 [[nodiscard]] Pointer make(std::string name, int rank, int ranks);
-/// It is no handle any more.
+/// The handle becomes invalid.
 void forget(const Pointer&);
 
 }  // namespace orrery::test::nccl_stand_in

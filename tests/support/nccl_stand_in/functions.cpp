@@ -1,20 +1,19 @@
-// A library with NCCL's functions, for devices that are threads of the host
-// (HostDevice): with it, all of the path to NCCL and back is tested where no GPU
-// is.  Ranks may be threads or processes; they meet in files that all map.
+// A library with NCCL's functions, for devices that are threads of the host (HostDevice). With it, the whole path to
+// NCCL and back is tested without a GPU. Ranks may be threads or processes; they meet in files that all of them map.
 //
 // It promises no more than NCCL does and refuses what NCCL leaves undefined:
 //
-//   * a communicator begins, splits and launches only while it is asked how it
-//     is, and must not be asked for anything else meanwhile;
+//   * a communicator begins, splits and launches only while it is asked for its state, and must not be asked for
+//     anything else meanwhile;
 //   * messages must stand in a group, and two ranks that have not spoken before
 //     connect when both have asked for it, not when one has;
-//   * what is asked of one communicator runs in that order, whatever the stream;
-//   * members must ask for the same: every message says what it is of;
+//   * calls on one communicator run in their order, whatever the stream;
+//   * members must ask for the same: every message says what it belongs to;
 //   * a group's parts for two communicators are two kernels, one after the other;
 //   * a communicator ends by finalize and destroy, or by abort, and is then no
 //     handle any more; a rank that aborts frees itself, and not its peers.
 //
-// What breaks a rule is an error of the call, and said on standard error.
+// A broken rule is an error of the call, and is reported on standard error.
 
 #include <unistd.h>
 #include <algorithm>
@@ -72,7 +71,7 @@ int end_group() {
   return order.empty() ? success : in_progress;
 }
 
-/// Whether a call may be made of the communicator.
+/// Whether the call must not be made on the communicator.
 int refused(const Pointer& on, const char* name) {
   if (on == nullptr) return broken(std::string(name) + " of what is no communicator (any more)");
   if (on->under_way) return broken(std::string(name) + " while the communicator is in progress");
@@ -184,7 +183,7 @@ int ncclCommSplit(void* communicator, int color, int key, void** part, Config* c
 int ncclCommGetAsyncError(void* communicator, int* state) {
   const Pointer on = find(communicator);
   if (on == nullptr) return broken("ncclCommGetAsyncError of what is no communicator (any more)");
-  // Never at once, so that nobody relies on it.
+  // It is never ready at once, so that no code relies on that.
   if (on->under_way && on->asked++ > 0 && on->under_way()) on->under_way = nullptr;
   *state = on->failed.load();
   if (*state == success && on->under_way) *state = in_progress;

@@ -22,7 +22,7 @@ std::size_t size_of_type(int type) {
 
 namespace {
 
-/// A message, or a collective's part of one rank and another.
+/// A message, or the part of a collective between one rank and another.
 struct Part {
   bool send = true;
   int peer = 0;
@@ -63,7 +63,7 @@ void store(std::byte* at, int type, double value) {
   }
 }
 
-/// Sums in f64 in the order of ranks, rounded once: the same bits for all.
+/// Sums in f64 in the order of ranks, rounded once, so that all ranks get the same bits.
 void combine(std::byte* to, const std::vector<const std::byte*>& parts, std::uint64_t count, int type, int operation) {
   const std::size_t size = size_of_type(type);
   for (std::uint64_t i = 0; i < count; ++i) {

@@ -7,7 +7,7 @@
 
 #include "tests/support/nccl_stand_in/communicator.hpp"
 
-// What the streams of the NCCL stand-in carry out.
+// The work that the streams of the NCCL stand-in carry out.
 
 namespace orrery::test::nccl_stand_in {
 
@@ -32,7 +32,7 @@ struct Call {
 /// 0: unknown.
 [[nodiscard]] std::size_t size_of_type(int type);
 
-/// Gives a group's part for one communicator to the streams; asked until it can be.
+/// Gives a group's part for one communicator to the streams; called until it can.
 [[nodiscard]] std::function<bool()> launch(Pointer on, std::vector<Call> calls);
 
 }  // namespace orrery::test::nccl_stand_in

@@ -6,13 +6,14 @@
 #include <cstdint>
 #include <string>
 
-// What all ranks of a communicator of the NCCL stand-in map: who is there, how it was split, and bytes on their way.
+// The memory that all ranks of a communicator of the NCCL stand-in map: which ranks are there, how it was split, and
+// bytes on their way.
 
 namespace orrery::test::nccl_stand_in {
 
 enum class Kind : std::uint32_t { message, all_reduce, reduce_scatter, all_gather, broadcast, reduce };
 
-/// What stands before the bytes of a message.
+/// Stands before the bytes of a message.
 struct Header {
   Kind kind = Kind::message;
   std::uint32_t number = 0;  ///< of the collective on its communicator

@@ -73,7 +73,7 @@ Times run_naive(const Tree& tree, const Traffic& traffic) {
     for (std::size_t i = 0; i < moving.size(); ++i) {
       next = std::min(next, moving[i].begin > now ? moving[i].begin : now + moving[i].left / rate[i]);
     }
-    // What ends within a femtosecond ends together, or equal steps would fall apart by rounding.
+    // Flows that end within a femtosecond end together, because equal steps would otherwise fall apart by rounding.
     next += 1e-15L;
     std::vector<Moving> ended;
     for (std::size_t i = 0; i < moving.size(); ++i) {

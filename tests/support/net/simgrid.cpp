@@ -127,7 +127,7 @@ void read_all(int file, void* data, std::size_t bytes) {
 
 }  // namespace
 
-/// One engine per process is all that SimGrid allows.
+/// SimGrid allows only one engine per process.
 std::optional<Times> run_simgrid(const Tree& tree, const Traffic& traffic, SimgridUpdate update, double* seconds) {
   std::array<int, 2> pipe_ends{};
   if (pipe(pipe_ends.data()) != 0) throw std::runtime_error("no pipe");

@@ -71,7 +71,7 @@ Times run(const Tree& tree, const Traffic& traffic, std::uint64_t* levels) {
   FlowNetwork network(tree.links(), [&](LinkId l) { return Bandwidth::of(tree.capacity(index(l))); });
   const Picoseconds latency = picoseconds(Seconds::of(tree.latency));
   Times times(traffic.size());
-  // A flow's number is its process; of a process that sends at once, its message, counted through from there on.
+  // A flow's number is its process; for a process that sends at once it is its message, counted on from there.
   std::vector<std::uint32_t> sent(traffic.size()), received(traffic.size()), step(traffic.size()), ended;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> messages;
   const auto processes = static_cast<std::uint32_t>(traffic.size());

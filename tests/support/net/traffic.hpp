@@ -8,8 +8,8 @@
 
 namespace orrery::test {
 
-/// Hosts below leaf switches, leaf switches below one core; every link is full
-/// duplex.  One leaf holds them all: a star.
+/// Hosts below leaf switches, leaf switches below one core; every link is full duplex. With one leaf for all it is a
+/// star.
 struct Tree {
   std::uint32_t hosts = 0;
   std::uint32_t per_leaf = 0;
@@ -21,7 +21,7 @@ struct Tree {
   [[nodiscard]] double capacity(std::uint32_t link) const {
     return link < 2 * hosts ? host_bandwidth : trunk_bandwidth;
   }
-  /// Up link of host h: 2 h, down 2 h + 1; of leaf l: 2 (hosts + l), and one more.
+  /// Host h has up link 2 h and down link 2 h + 1; leaf l has 2 (hosts + l), and one more.
   void route(std::uint32_t from, std::uint32_t to, std::vector<LinkId>& into) const;
 };
 
@@ -48,7 +48,7 @@ using Traffic = std::vector<Process>;
 /// All-reduce around rings: 2 (n - 1) steps of bytes / n.  Process i of a ring
 /// sits on host i * stride (modulo n, shifted where the stride divides n).
 [[nodiscard]] Traffic ring(std::uint32_t hosts, std::uint32_t stride, double bytes, std::uint32_t rings = 1);
-/// Every host sends so many messages of 0.1 to 10 MB to hosts drawn at random.
+/// Every host sends this many messages of 0.1 to 10 MB to hosts drawn at random.
 [[nodiscard]] Traffic irregular(std::uint32_t hosts, std::uint32_t messages, std::uint64_t seed, bool at_once = false);
 
 [[nodiscard]] std::uint64_t flows_of(const Traffic&);
@@ -56,7 +56,7 @@ using Traffic = std::vector<Process>;
 /// When every process has ended each of its steps, in seconds.
 using Times = std::vector<std::vector<double>>;
 [[nodiscard]] Times run(const Tree&, const Traffic&, std::uint64_t* levels = nullptr);
-/// Of all steps, relative to the second's.  Requires both to have as many.
+/// The largest difference over all steps, relative to the second's. Requires both to have as many.
 [[nodiscard]] double largest_difference(const Times&, const Times&);
 
 /// How SimGrid brings its flows up to date.  `lazy` is its default and the
@@ -64,8 +64,8 @@ using Times = std::vector<std::vector<double>>;
 /// send several messages at once.
 enum class SimgridUpdate : std::uint8_t { lazy, full };
 
-/// The same by SimGrid (model CM02, no cross traffic) in a process of its own;
-/// nothing where Orrery was built without it.  `seconds`: CPU time of its run.
+/// The same by SimGrid (model CM02, no cross traffic) in a separate process; empty where Orrery was built without it.
+/// `seconds` gets the CPU time of its run.
 [[nodiscard]] std::optional<Times> run_simgrid(const Tree&, const Traffic&, SimgridUpdate, double* seconds = nullptr);
 
 }  // namespace orrery::test

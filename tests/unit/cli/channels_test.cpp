@@ -29,7 +29,7 @@ TEST_CASE("a fabric's crossover table has every algorithm that its switches allo
     CHECK(row["time_s"].contains("NVLS and trees"));
     CHECK_FALSE(row["time_s"].contains("NVLS and SHARP"));
   }
-  // Small: as few steps as can be. Large: as few bytes over the ports as can be.
+  // A small payload needs as few steps as possible. A large one needs as few bytes over the ports as possible.
   const auto& small = table["all_reduce"].front()["time_s"];
   const auto& large = table["all_reduce"].back()["time_s"];
   CHECK(small["recursive doubling"].get<double>() < small["ring"].get<double>());

@@ -15,7 +15,7 @@ namespace {
 
 Ran orrery_run(const std::string& arguments) { return run(ORRERY_PROGRAM, arguments); }
 
-/// A plan of a small model on so many tensor and pipeline ranks.
+/// A plan of a small model with these numbers of tensor and pipeline ranks.
 std::string plan_text(int tensor, int pipeline, const std::string& more = "") {
   return "schema = 1\nname = \"small\"\nmodel = \"model.toml\"\ncluster = \"local-cpu\"\ngpus = " +
          std::to_string(tensor * pipeline) +
@@ -64,7 +64,7 @@ TEST_CASE("a run saves, goes on under its plan with the same bits, and under ano
   CHECK(told["saved"][0]["name"] == "0001-step-2");
   CHECK(told["saved"][1]["name"] == "0002-step-3");
 
-  // By hand to the other plan, before the folder gets any further.
+  // Reshards by hand to the other plan, before the folder gets any further.
   const std::string resharded = s.folder.file("resharded");
   CHECK(orrery_run("checkpoint " + s.saved + " --to " + s.other + " -o " + resharded).status == 0);
   const json there = json::parse(orrery_run("checkpoint " + resharded + " --json").out);
@@ -72,7 +72,7 @@ TEST_CASE("a run saves, goes on under its plan with the same bits, and under ano
   CHECK(there["checkpoints"][0]["step"] == 3);
   CHECK(there["checkpoints"][0]["ranks"] == 2);
   const json by_hand = losses(s.train(s.other, 1, "--resume --checkpoint " + resharded));
-  // Sums in another order, in double.
+  // The sums are in another order, in double.
   CHECK(by_hand[0].get<double>() == Approx(whole[3].get<double>()).epsilon(1e-10));
 
   const Ran second = s.train(s.plan, 1, at + " --resume");
@@ -89,7 +89,8 @@ TEST_CASE("a run saves, goes on under its plan with the same bits, and under ano
   CHECK(list[0]["name"] == "0004-step-5");
   CHECK(list[0]["updates"] == 5.0);
   CHECK(list[1]["name"] == "0003-step-4");
-  // Tables 30 and 8 rows of 16; a layer's qkv, out, up, down with biases and two norms; the last norm.
+  // The model has tables of 30 and 8 rows of 16; a layer's qkv, out, up, down with biases and two norms; and the last
+  // norm.
   const std::uint64_t layer = (16 * 48 + 48) + (16 * 16 + 16) + (16 * 32 + 32) + (32 * 16 + 16) + 4 * 16;
   CHECK(list[0]["states"].size() == 4);
   for (const json& state : list[0]["states"]) {
@@ -102,7 +103,7 @@ TEST_CASE("ranks that are processes save and go on as threads do, and the log te
   const json whole = losses(s.train(s.plan, 3));
   const std::string at = " --checkpoint " + s.saved, log = s.folder.file("log");
   CHECK(losses(s.train(s.plan, 1, at + " --ranks 2")) == json({whole[0]}));
-  // What threads saved, processes go on from, and the other way round.
+  // Processes go on from what threads saved, and the other way round.
   CHECK(losses(s.train(s.plan, 1, at + " --resume")) == json({whole[1]}));
   CHECK(losses(s.train(s.plan, 1, at + " --resume --ranks 2 --log " + log)) == json({whole[2]}));
   std::vector<json> told;
@@ -133,7 +134,7 @@ TEST_CASE("damage is shown, and the checkpoint before is used with a warning", "
   CHECK_THAT(again.err, Catch::StartsWith("warning: " + file + " is damaged: bytes 48 to ") &&
                             Catch::Contains("0001-step-1 is used instead"));
   CHECK(losses(again) == json({whole[1]}));
-  // The damaged one is gone; the one that was used is kept.
+  // The damaged checkpoint is gone; the one that was used is kept.
   CHECK(orrery_run("checkpoint " + s.saved).status == 0);
   CHECK(std::filesystem::exists(s.saved + "/0001-step-1"));
   CHECK(std::filesystem::exists(s.saved + "/0003-step-2"));
@@ -165,7 +166,7 @@ TEST_CASE("what does not go together is refused before a step is trained", "[uni
 TEST_CASE("a disk without room ends the run with an error and leaves nothing half done", "[unit][cli][checkpoint]") {
   const Small s;
   CHECK(s.train(s.plan, 1, "--checkpoint " + s.saved).status == 0);
-  // No file above 32 blocks of 512 bytes or 1 KiB; a rank's state takes some 60 KB.
+  // No file may exceed 32 blocks of 512 bytes or 1 KiB; a rank's state takes some 60 KB.
   const std::string program =
       std::string("sh -c 'trap \"\" XFSZ; ulimit -f 32; exec ") + ORRERY_PROGRAM + " \"$@\"' sh";
   const Ran ran = run(program, "run " + s.plan + " --warmup 0 --steps 1 --resume --checkpoint " + s.saved);

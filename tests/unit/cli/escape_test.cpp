@@ -12,7 +12,7 @@
 using namespace orrery;
 using namespace orrery::test;
 
-// Names in files, and of files, are whatever somebody else has written there.
+// Names in files, and names of files, are whatever somebody else has written there.
 namespace {
 
 constexpr std::uint64_t seed = 20261125;
@@ -48,7 +48,7 @@ std::string hostile_name(std::uint64_t number, bool with_bare) {
   return name;
 }
 
-/// As TOML has it: controls of ASCII as \uNNNN, all others as they are.
+/// Quotes as TOML does: controls of ASCII as \uNNNN, all others as they are.
 std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -63,8 +63,8 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-/// The first thing in a text that a terminal would obey; empty where there is none.  Written for its own sake, not with
-/// what the program uses.
+/// The first thing in a text that a terminal would obey; empty where there is none. It is written independently of the
+/// code that the program uses.
 std::string obeyed(const std::string& text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -95,7 +95,7 @@ std::string word(const std::string& text) {
   return out + "'";
 }
 
-/// Files in which all that is free to choose is hostile.
+/// Files in which every free text is hostile.
 struct Hostile {
   TemporaryFolder folder;
   std::string model, plan, broken;
@@ -109,14 +109,14 @@ struct Hostile {
                      quoted(hostile_name(n + 2, false)) + "\n");
     plan = folder.file(hostile_name(n + 3, true) + ".toml");
     write(plan, plan_text(n, ""));
-    // A key that is unknown, a choice that there is not, and a name that is nowhere.
+    // The file has an unknown key, a choice that does not exist, and a name that is nowhere.
     broken = folder.file(hostile_name(n + 4, true) + "-broken.toml");
     write(broken, plan_text(n, quoted(hostile_name(n + 5, false)) +
                                    " = 1\nschedule = " + quoted(hostile_name(n + 6, false)) + "\n"));
   }
 
   std::string plan_text(std::uint64_t n, const std::string& more) const {
-    // A path of its own, since no TOML text holds bytes that are no UTF-8.
+    // This needs a path, since no TOML text holds bytes that are not UTF-8.
     const std::string link = folder.file("model.toml");
     std::error_code there_already;
     std::filesystem::create_symlink(model, link, there_already);
@@ -169,8 +169,8 @@ TEST_CASE("what could steer a terminal is shown and not obeyed, whatever verb pr
         if (json && command.starts_with("show")) continue;
         const Ran ran = run(ORRERY_PROGRAM, command + (json ? " --json" : ""));
         CAPTURE(escaped(command), json, escaped(ran.out), escaped(ran.err, "\n"));
-        // Where a verb has no --json, or the file is refused before, the status is that of a mistake: what counts here
-        // is that all has been printed that could be.
+        // Where a verb has no --json, or the file is refused before, the status is that of a mistake. Here it only
+        // matters that everything has been printed that could be.
         if (!json) CHECK((status == 0) == (ran.status == 0 || ran.status == 1));
         CHECK(obeyed(ran.out) == "");
         CHECK(obeyed(ran.err) == "");

@@ -48,12 +48,12 @@ TEST_CASE("a step over a fabric says which links are busiest, and what sharing t
     CHECK(l["utilization"].get<double>() <= before + 1e-9);
     before = l["utilization"].get<double>();
   }
-  // What groups' communication leaves compute waiting, one by one, is what the report says of all.
+  // The waits of compute for each group's communication add up to the report's.
   REQUIRE(report["exposed_operations"].size() > 2);
   double exposed = 0.0;
   for (const auto& e : report["exposed_operations"]) exposed += e["time_s"].get<double>();
   CHECK(exposed == Approx(report["exposed_communication_s"].get<double>()).epsilon(1e-9));
-  // Full bandwidth, and rails: nothing is shared that the prices do not know.
+  // The fabric has full bandwidth, and rails: nothing is shared that the prices do not know.
   CHECK(report["step_time_s"].get<double>() >= report["unshared_step_time_s"].get<double>());
   const Ran text = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric " + fabric);
   CHECK(text.out.find("busiest links") != std::string::npos);
@@ -158,7 +158,7 @@ TEST_CASE("a fabric that is not the cluster's is refused", "[unit][cli]") {
 TEST_CASE("racks that NVLink joins are nodes of a fabric", "[unit][cli]") {
   const json step =
       json::parse(run(ORRERY_PROGRAM, "simulate " + plan + " --cluster gb200-nvl72 --fabric gb200-nvl72 --json").out);
-  // A GPU's tensor traffic meets its own messages between stages there, for less than a hundredth of the step.
+  // There a GPU's tensor traffic meets its own messages between stages, for less than a hundredth of the step.
   CHECK(step["step_time_s"].get<double>() >= step["unshared_step_time_s"].get<double>());
   CHECK(step["step_time_s"].get<double>() < 1.01 * step["unshared_step_time_s"].get<double>());
   REQUIRE(!step["links"].empty());

@@ -8,7 +8,7 @@
 #include "cli/wrapping.hpp"
 #include "tests/support/program_run.hpp"
 
-// What a person sees first: in 80 columns, in words, and true.
+// The first thing that a person sees: in 80 columns, in words, and true.
 
 using namespace orrery::test;
 using nlohmann::json;

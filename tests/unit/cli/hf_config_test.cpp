@@ -19,7 +19,8 @@ std::string good(const std::string& arguments) {
   return ran.out;
 }
 
-// 2 x 256 x 64 in both tables; in each of 2 layers 4 x 64 x 64 + 3 x 64 x 128 + 2 x 64; 64 in the last norm.
+// The count is 2 x 256 x 64 in both tables; in each of 2 layers 4 x 64 x 64 + 3 x 64 x 128 + 2 x 64; 64 in the last
+// norm.
 const std::string config =
     R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
  "num_attention_heads": 4, "vocab_size": 256, "max_position_embeddings": 64, "time_step_limit": [0.0, Infinity],

@@ -73,7 +73,7 @@ TEST_CASE("show plan -o writes a plan that reads back", "[unit][cli]") {
 }
 
 TEST_CASE("show --json says all that the file says", "[unit][cli]") {
-  // The table that the JSON is of: its keys stand at the top.
+  // The table that the JSON stands for; its keys stand at the top.
   const std::pair<const char*, const char*> shown[] = {
       {"model llama-3-8b", "model."},    {"model gpt2-124m", "model."}, {"cluster dgx-h100", "cluster."},
       {"cluster local-cpu", "cluster."}, {"device h100", "device."},    {"plan demo-2x2x2", ""}};
@@ -135,7 +135,7 @@ TEST_CASE("a search without a result says in JSON what would fit", "[unit][cli]"
   CHECK(nearest["least_memory"]["peak_memory_bytes"].get<double>() > 80.0 * 1073741824.0);
   REQUIRE(nearest["would_fit"].is_object());
   CHECK(nearest["would_fit"]["peak_memory_bytes"].get<double>() <= 80.0 * 1073741824.0);
-  // The plan that it gives does fit.
+  // The plan that it proposes does fit.
   write(folder.file("p.toml"), nearest["would_fit"]["plan_file"].get<std::string>());
   const json estimate = json::parse(orrery_run("estimate " + folder.file("p.toml") + " --json").out);
   CHECK(estimate["fits"] == true);

@@ -6,7 +6,7 @@
 
 #include "tests/support/program_run.hpp"
 
-// Where ranks sit on a fabric, as the built program finds it.
+// The places of ranks on a fabric, as the built program finds them.
 
 using namespace orrery::test;
 using nlohmann::json;
@@ -44,14 +44,14 @@ TEST_CASE("place turns a bad order of axes into a good one, which simulate and c
   CHECK(found["found"]["step_time_s"].get<double>() < 0.6 * found["given"]["step_time_s"].get<double>());
   CHECK(found["least_step_time_s"].get<double>() <= found["found"]["step_time_s"].get<double>());
   CHECK(found["bad_order"]["step_time_s"].get<double>() >= found["given"]["step_time_s"].get<double>());
-  // Tensor groups, which talk most, leave no node any more.
+  // Tensor groups, which talk most, no longer leave their nodes.
   for (const char* which : {"given", "found"}) {
     for (const json& sent : found[which]["sent_bytes"]) {
       if (sent["by"] != "tensor") continue;
       CHECK((sent["network"].get<double>() > 0.0) == (std::string(which) == "given"));
     }
   }
-  // Every byte that nodes send each other is in the matrix, too.
+  // The matrix also has every byte that nodes send each other.
   double matrix = 0.0, by_axes = 0.0;
   const json& nodes = found["found"]["between_nodes_bytes"];
   REQUIRE(nodes.size() == 8);
@@ -83,7 +83,7 @@ TEST_CASE("place shows the bad and the good side by side", "[unit][cli]") {
   CHECK(run(ORRERY_PROGRAM, "place llama-3-70b-8-dgx-h100" + fabric + " --tries 20").out == ran.out);
 }
 
-// Ranks laid out by hand run as any others: what a rank computes does not depend on where it is.
+// Ranks laid out by hand run like any others, because a rank's computation does not depend on its place.
 TEST_CASE("a plan with a placement is run", "[unit][cli]") {
   const TemporaryFolder folder;
   std::ifstream in(std::string(ORRERY_SOURCE_DIR) + "/models/plan/demo-2x2x2.toml");
@@ -189,7 +189,8 @@ TEST_CASE("without a fabric, place takes what the cluster's levels promise", "[u
   CHECK(found["found"]["step_time_s"].get<double>() < found["given"]["step_time_s"].get<double>());
 }
 
-// What plan writes is the best plan of the space as place has it, and no slower over the fabric than as it was found.
+// The output of plan is the best plan of the space as place lays it out, and no slower over the fabric than as it was
+// found.
 TEST_CASE("plan places the plan that it finds on a fabric", "[unit][cli]") {
   const TemporaryFolder folder;
   const std::string placed = folder.file("placed.toml"), found = folder.file("found.toml");
@@ -218,7 +219,7 @@ TEST_CASE("plan places the plan that it finds on a fabric", "[unit][cli]") {
   CHECK(lone.status == 2);
 }
 
-// Two pipeline stages: on the H100 node, and on the A100 node, which is slower at everything.
+// There are two pipeline stages, one on the H100 node and one on the A100 node, which is slower at everything.
 TEST_CASE("a cluster of unlike nodes is shown, estimated, simulated, placed and planned for", "[unit][cli]") {
   const TemporaryFolder folder;
   const std::string cluster = folder.file("mixed.toml");
@@ -261,7 +262,8 @@ bandwidths = ["300 GB/s", "100 Gbit/s"]
   CHECK(balanced < 0.85 * simulated);
   const Ran told = run(ORRERY_PROGRAM, "estimate " + even);
   CHECK(told.out.find("mixed, 8 x H100 and 8 x A100-80;") != std::string::npos);
-  // Both nodes are fast: faster; both slow: slower, where the slow one is not what holds the step up.
+  // With two fast nodes the step is faster; with two slow ones it is slower, where the slow one is not what holds the
+  // step up.
   const std::string over = "simulate " + uneven + " --json --cluster ";
   const double fast = json::parse(run(ORRERY_PROGRAM, over + "dgx-h100").out)["step_time_s"],
                slow = json::parse(run(ORRERY_PROGRAM, over + "dgx-a100").out)["step_time_s"];

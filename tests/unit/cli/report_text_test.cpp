@@ -29,7 +29,8 @@ TEST_CASE("the parts of a difference add up to it", "[unit][cli]") {
   best.bubble_fraction = 0.2;
   best.peak_memory_bytes = 100;
   Report other = best;
-  // 1.25 s: compute +0.1 s, collectives +0.1 s, bubble 0.2 s -> 0.25 s, in which messages move for 0.05 s.
+  // The step of 1.25 s has compute +0.1 s, collectives +0.1 s, bubble 0.2 s -> 0.25 s, in which messages move for 0.05
+  // s.
   other.step_time = Seconds::of(1.25);
   other.compute = Seconds::of(0.9);
   other.exposed_communication = Seconds::of(0.15);

@@ -25,7 +25,7 @@ std::string plan(const std::string& name, int data, int tensor, const std::strin
          "attention = \"flash\"\n";
 }
 
-/// Two leaves of two nodes, a quarter of the bandwidth between them.
+/// There are two leaves of two nodes, with a quarter of the bandwidth between them.
 const std::string slim = R"(schema = 1
 [fabric]
 name = "slim"
@@ -60,7 +60,7 @@ TEST_CASE("jobs lie one after the other, in turn, or where they are told", "[uni
   using Gpus = std::vector<std::vector<std::uint32_t>>;
   using orrery::place_jobs;
   CHECK(place_jobs({4, 8}, 4, {}) == Gpus{{0, 1, 2, 3}, {4, 5, 6, 7, 8, 9, 10, 11}});
-  // Two halves share a node; what does not fit into the rest of one begins the next.
+  // Two halves share a node; a job that does not fit into the rest of a node begins the next.
   CHECK(place_jobs({2, 2, 1, 4}, 4, {}) == Gpus{{0, 1}, {2, 3}, {4}, {8, 9, 10, 11}});
   CHECK(place_jobs({8, 4, 8}, 4, {.interleave = true, .nodes = {}, .gpus = {}}) ==
         Gpus{{0, 1, 2, 3, 12, 13, 14, 15}, {4, 5, 6, 7}, {8, 9, 10, 11, 16, 17, 18, 19}});

@@ -5,7 +5,7 @@
 #include "tests/support/program_run.hpp"
 #include "tests/support/terminal_run.hpp"
 
-// What a person sees on a terminal while a verb works, and what Ctrl-C leaves.
+// What a person sees on a terminal while a verb works, and what Ctrl-C leaves behind.
 
 using namespace orrery::test;
 
@@ -18,7 +18,7 @@ Ran orrery_run(const std::string& arguments) { return run(ORRERY_PROGRAM, argume
 TEST_CASE("the first Ctrl-C while a timeline is written leaves a timeline that reads", "[unit][cli]") {
   const TemporaryFolder folder;
   const std::string trace = folder.file("t.json");
-  // 64 ranks, about a gigabyte: long enough to be interrupted on any machine.
+  // This has 64 ranks and about a gigabyte, long enough to be interrupted on any machine.
   const Shown shown = run_on_terminal(
       {ORRERY_PROGRAM, "simulate", "llama-3-70b-8-dgx-h100", "--ranks", "all", "--trace", trace}, "write     ");
   CAPTURE(shown.text.substr(shown.text.size() - std::min<std::size_t>(shown.text.size(), 400)));
@@ -72,6 +72,6 @@ TEST_CASE("check tells the time left when it takes long", "[unit][cli]") {
   REQUIRE(orrery_run("simulate llama-3-70b-8-dgx-h100 --ranks classes --trace " + trace).status == 0);
   const Shown shown = run_on_terminal({ORRERY_PROGRAM, "check", trace});
   CHECK(shown.status == 0);
-  // The bar comes after a second, and is drawn twice in one.
+  // The bar appears after a second, and is drawn twice in one.
   if (shown.seconds > 3.0) CHECK(shown.text.find(" left") != std::string::npos);
 }

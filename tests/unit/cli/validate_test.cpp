@@ -61,7 +61,7 @@ TEST_CASE("validate refuses tables and drawings that are none", "[unit][cli]") {
 
 TEST_CASE("calibrate --from writes no constants that are worse than those before", "[unit][cli]") {
   const TemporaryFolder folder;
-  // Three of the rows that the shipped constants were fitted to: a fit to them alone knows less.
+  // The table has three of the rows that the shipped constants were fitted to; a fit to them alone knows less.
   const std::string from = "calibrate --from " + table;
   const Ran ran = run(ORRERY_PROGRAM, from + " -o " + folder.file(""));
   CAPTURE(ran.err);
@@ -87,7 +87,7 @@ TEST_CASE("calibrate --from refuses tables and folders that are none", "[unit][c
   CHECK(run(ORRERY_PROGRAM, "calibrate --from /nowhere.csv").status == 2);
 }
 
-// Constants out of nowhere: times are far off, and what is allocated is to the byte all the same.
+// The constants are arbitrary, so times are far off, but the allocated bytes are nevertheless exact.
 TEST_CASE("validate --here trains drawn plans and compares time, kinds of operations and memory", "[unit][cli]") {
   const TemporaryFolder folder;
   write(folder.file("cores.toml"),

@@ -94,7 +94,7 @@ TEST_CASE("plan gives the keys that other programs read", "[unit][cli]") {
 TEST_CASE("the same command prints the same bytes", "[unit][cli]") {
   const std::string command = "simulate llama-3-70b-8-dgx-h100 --json";
   CHECK(orrery_run(command).out == orrery_run(command).out);
-  // and another number of threads finds the same plans
+  // Another number of threads finds the same plans.
   const std::string plan = "plan --model gpt2-1.5b --cluster dgx-a100 --gpus 16 --batch 64 --seq 1024";
   CHECK(orrery_run(plan + " --threads 1").out == orrery_run(plan + " --threads 3").out);
 }
@@ -111,12 +111,12 @@ TEST_CASE("a plan is predicted, run and compared", "[unit][cli]") {
   const json report = json::parse(measured.out);
   CHECK(report["recorded_steps"] == 2);
   CHECK(report["losses"].size() == 3);  // one step of warm-up
-  // Bytes as tokens, nearly uniform at the start: ln 256 = 5.545.
+  // Tokens are bytes, nearly uniform at the start: ln 256 = 5.545.
   CHECK(report["losses"][0].get<double>() == Approx(5.545).margin(0.1));
   CHECK(json::parse(contents(folder.file("pr.json")))["peak_memory_bytes"] ==
         json::parse(contents(folder.file("mr.json")))["peak_memory_bytes"]);
 
-  // Any step time is within a factor of a million, and no time is within nothing.
+  // A tolerance of a factor of a million passes any step time, and a tolerance of 0 passes none.
   const std::string reports = folder.file("pr.json") + " " + folder.file("mr.json");
   CHECK(orrery_run("compare " + reports + " --tolerance 1e6").status == 0);
   CHECK(orrery_run("compare " + reports + " --tolerance 0").status == 1);
@@ -140,7 +140,7 @@ TEST_CASE("a plan that does not fit is answered in full, with status 1", "[unit]
   CHECK(ran.status == 1);
   CHECK(ran.out.find("step time") != std::string::npos);
   CHECK(ran.out.find("DOES NOT FIT") != std::string::npos);
-  // The largest process of 70.6e9 parameters on 8 devices: more than 16 bytes for each.
+  // The largest process has 70.6e9 parameters on 8 devices: more than 16 bytes for each.
   CHECK(one_line(ran.out).find("the plan does not fit: it needs ") != std::string::npos);
   CHECK(one_line(ran.out).ends_with(" GiB of the 79.6 GiB of a device (stage 0): exit status 1"));
   const Ran why = orrery_run("explain " + folder.file("large.toml") + " --json");
@@ -268,24 +268,24 @@ TEST_CASE("predictions say whose software they are of, and how far off they are"
   CHECK(usual["interval"]["step_time_low_s"].get<double>() < step);
   CHECK(usual["interval"]["step_time_high_s"].get<double>() > step);
   CHECK(priced("estimate " + plan + " --software nemo")["step_time_s"] == step);
-  // All verbs price alike, and without contention simulating is estimating.
+  // All verbs price alike, and without contention a simulation equals an estimate.
   CHECK(priced("simulate " + plan)["step_time_s"] == step);
   CHECK(priced("simulate " + plan)["interval"] == usual["interval"]);
   CHECK(priced("explain " + plan)["interval"] == usual["interval"]);
   CHECK(priced("compare " + plan + " " + plan)["a"]["interval"] == usual["interval"]);
-  // Kernels as the vendor's libraries run them are faster, and nothing measured is like them.
+  // Kernels as the vendor's libraries run them are faster, and no measured run is like them.
   const json none = priced("estimate " + plan + " --software none");
   CHECK(none["software"]["name"] == "none");
   CHECK_FALSE(none.contains("interval"));
   CHECK(none["step_time_s"].get<double>() < step);
   CHECK(priced("simulate " + plan + " --software none")["step_time_s"] == none["step_time_s"]);
-  // Cores of this machine have no other software than our own.
+  // Cores of this machine have no other software than ours.
   CHECK(priced("estimate demo-2x2x2")["software"]["name"] == "none");
   CHECK(priced("estimate demo-2x2x2")["step_time_s"] == priced("estimate demo-2x2x2 --software none")["step_time_s"]);
   CHECK_FALSE(priced("run cpu-one-rank --steps 1").contains("software"));
 }
 
-// What compute takes in a step is the sum of what is explained, whatever waits for what.
+// Compute's share of a step is the sum of what is explained, whatever waits for what.
 TEST_CASE("estimate --explain-op takes every price apart down to figures of files", "[unit][cli]") {
   const std::string plan = "estimate llama-3-70b-8-dgx-h100 --json";
   const json report = json::parse(orrery_run(plan + " --explain-op all").out);
@@ -307,7 +307,7 @@ TEST_CASE("estimate --explain-op takes every price apart down to figures of file
     CHECK(one_line(other.out).find(part) != std::string::npos);
   }
   CHECK(one_line(other.out).find("a product of 8192 x 7168 x 8192") != std::string::npos);
-  // [8192 tokens, 8192] of 2 bytes over the tensor ranks; a message says how much it moves.
+  // The gather has [8192 tokens, 8192] of 2 bytes over the tensor ranks; a message says how many bytes it moves.
   const Ran gathers = orrery_run("estimate llama-3-70b-8-dgx-h100 --explain-op \"all_gather tensor\"");
   CHECK(gathers.out.find("tensor all_gather tensor, 128 MiB") != std::string::npos);
   const Ran wrong = orrery_run("estimate llama-3-70b-8-dgx-h100 --explain-op gem");
@@ -366,14 +366,14 @@ TEST_CASE("what a search answers fits, with the margin that it keeps free", "[un
       CHECK(plan["peak_memory_process_bytes"].get<std::uint64_t>() +
                 (*found)["memory_margin_bytes"].get<std::uint64_t>() <=
             plan["memory_capacity_bytes"].get<std::uint64_t>());
-      // As nvidia-smi shows an H100 of 80 GB.
+      // This is the figure that nvidia-smi shows for an H100 of 80 GB.
       CHECK(plan["memory_capacity_bytes"] == 81559ULL << 20U);
     }
   }
   CHECK(with["memory_margin_bytes"] > 0);
   CHECK(without["memory_margin_bytes"] == 0);
   CHECK(without["plans"][0]["step_time_s"] <= with["plans"][0]["step_time_s"]);
-  // A faster plan was looked at and does not fit.
+  // The search looked at a faster plan that does not fit.
   REQUIRE(with["rejected"].is_object());
   CHECK(with["rejected"]["step_time_s"] <= with["plans"][0]["step_time_s"]);
 }
@@ -397,7 +397,7 @@ TEST_CASE("README's first example is what the program prints", "[unit][cli]") {
   CHECK(words(shown) == printed);
 }
 
-// Some candidates hold a rank's whole batch in one microbatch: one operation then takes hours.
+// Some candidates hold a rank's whole batch in one microbatch, so one operation takes hours.
 TEST_CASE("a step of hours is planned like any other", "[unit][cli]") {
   const Ran ran = run(ORRERY_PROGRAM,
                       "plan --model gpt2-124m --cluster local-cpu --gpus 2 --batch 2048 --seq 1024 --precision fp32 "

@@ -46,7 +46,7 @@ struct Side {
 
 }  // namespace
 
-// A row's number is its global one, experts count from the rank's first.
+// A row's number is its global one, and experts count from the rank's first.
 TEST_CASE("statistics are those of whole matrices, and of the rank's experts", "[kernels]") {
   const Mesh mesh{{{Axis::tensor, 2}, {Axis::expert, 2}}};
   ParameterTable t;
@@ -64,7 +64,7 @@ TEST_CASE("statistics are those of whole matrices, and of the rank's experts", "
   CHECK(matrix.count == 6 + 10);
 }
 
-// G = (1 2 / 3 4 / 5 6) and a row of padding.  One rank has the first four elements, one the others; with a factor of a
+// G = (1 2 / 3 4 / 5 6) and a row of padding. One rank has the first four elements, one the others; with a factor of a
 // half squares are a quarter.
 TEST_CASE("Adafactor's sums of cut parts add up to those of the matrix", "[kernels]") {
   Side side;
@@ -78,7 +78,7 @@ TEST_CASE("Adafactor's sums of cut parts add up to those of the matrix", "[kerne
   CHECK(sums == Memory::of(DType::f64, {1.25, 6.25, 0, 2.5, 5}));
   run(k, {side.placed(second, 0, true), factor.operand(), sums.operand(true)}, side.context(1));
   CHECK(sums == Memory::of(DType::f64, {1.25, 6.25, 15.25, 8.75, 14}));
-  // Ranks that hold the same add their shares.
+  // Ranks that hold the same elements add their shares.
   k.options.factor = false;
   k.parameter = 0.5;
   Memory all = Memory::of(DType::f64, {1, 2, 3, 4, 5, 6, 0, 0});
@@ -87,7 +87,7 @@ TEST_CASE("Adafactor's sums of cut parts add up to those of the matrix", "[kerne
   CHECK(shared == Memory::of(DType::f64, {2.5, 12.5, 30.5, 17.5, 28}));
 }
 
-// At step 1 nothing is kept of before.  The second moment of (0, 0) is 5 35 / 91, its update's square 91 / 175.
+// At step 1 nothing from before is kept. The second moment of (0, 0) is 5 35 / 91, its update's square 91 / 175.
 TEST_CASE("Adafactor's moments are means of the sums, and its norm that of the update", "[kernels]") {
   Side side;
   Memory g = Memory::of(DType::f64, {1, 2, 3, 4, 5, 6, 0, 0});
@@ -112,7 +112,7 @@ TEST_CASE("Adafactor's moments are means of the sums, and its norm that of the u
   CHECK(moments[2] == Approx(61 * (1.0 - std::pow(2.0, -0.8))).epsilon(1e-14));
 }
 
-// Elements count 2 in the vector's mean: a norm of 8 is a root mean square of 2, so the update is halved.
+// Elements count 2 in the vector's mean. A norm of 8 is a root mean square of 2, so the update is halved.
 TEST_CASE("Adafactor halves an update whose root mean square is 2", "[kernels]") {
   Side side;
   side.workload.optimizer.kind = OptimizerKind::adafactor;

@@ -59,9 +59,8 @@ struct Cut {
 
 }  // namespace
 
-// Every rank's queries meet the keys of all ranks, its own first, then those of
-// the rank before on the ring and so on, merged one by one; backward, gradients
-// of keys are summed over the ranks whose queries met them.
+// Every rank's queries meet the keys of all ranks, its own first, then those of the rank before on the ring and so on,
+// merged one by one. In the backward pass, gradients of keys are summed over the ranks whose queries met them.
 TEST_CASE("attention in parts equals attention on whole sequences, forward and backward", "[kernels]") {
   const Cut c = GENERATE(Cut{2, 1, 4, 2, 1, 4, false, true}, Cut{2, 2, 6, 4, 2, 3, true, true},
                          Cut{3, 1, 70, 2, 2, 4, true, true}, Cut{3, 2, 2, 1, 1, 2, false, false},
@@ -124,7 +123,7 @@ TEST_CASE("attention in parts equals attention on whole sequences, forward and b
   }
 }
 
-// Keys that stand ring by ring: six ranks in rings of two and of three, every rank's queries against all keys.
+// Keys stand ring by ring: six ranks in rings of two and of three, every rank's queries against all keys.
 TEST_CASE("attention in parts meets the keys of the rank that an inner ring's place names", "[kernels]") {
   const std::uint32_t width = GENERATE(2U, 3U);
   const Cut c{6, 1, 2, 2, 1, 2, GENERATE(false, true), true};
@@ -161,8 +160,8 @@ TEST_CASE("attention in parts meets the keys of the rank that an inner ring's pl
   }
 }
 
-// Scores with all ranks' keys one after the other, their softmax, then values;
-// backward the sums over ranks of what each makes of all keys and values.
+// Scores with all ranks' keys come one after the other, then their softmax, then values. Backward come the sums over
+// ranks of each rank's gradients of all keys and values.
 TEST_CASE("ring self-attention, kernel by kernel, equals attention on whole sequences", "[kernels]") {
   const Cut c = GENERATE(Cut{2, 1, 4, 2, 1, 4, false, true}, Cut{3, 2, 2, 4, 2, 3, false, false},
                          Cut{4, 1, 3, 2, 2, 2, false, true});

@@ -58,7 +58,7 @@ struct Case {
 
 }  // namespace
 
-// Lengths: one token, below, at and above the blocks of queries (64) and keys (128).
+// Lengths are one token, and below, at and above the blocks of queries (64) and keys (128).
 TEST_CASE("unfused and flash attention equal plain loops, forward and backward", "[kernels]") {
   struct Shape {
     std::uint32_t batch;
@@ -119,8 +119,8 @@ TEST_CASE("probabilities of unseen keys are zero and those of seen keys sum to o
   }
 }
 
-// Both kernels draw the same decisions from the key, so they agree although
-// only one of them stores a mask; the mask is the documented decision.
+// Both kernels draw the same decisions from the key, so they agree although only one of them stores a mask. The mask is
+// the documented decision.
 TEST_CASE("dropout in unfused and flash attention keeps the same global elements", "[kernels]") {
   constexpr std::uint32_t batch = 2, heads = 2, dim = 4;
   constexpr std::uint64_t s = 70;

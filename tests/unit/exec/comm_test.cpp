@@ -75,7 +75,7 @@ Collective collective(Kind kind, Collective::Reduction reduction = Collective::R
 
 }  // namespace
 
-// Sizes from nothing over fewer elements than members to several chunks with a remainder.
+// Sizes go from nothing over fewer elements than members to several chunks with a remainder.
 TEST_CASE("an all-reduce equals the serial sum or maximum, and sends what the formula says", "[comm]") {
   const auto p = static_cast<std::uint32_t>(GENERATE(range(1, 9)));
   const std::uint64_t n = GENERATE(0, 1, 2, 3, 5, 7, 8, 9, 64, 1001);
@@ -325,8 +325,8 @@ TEST_CASE("nobody leaves a barrier before the last has come, and it sends no byt
   }
 }
 
-// Sums of bf16 numbers round after every addition; the ring's order is fixed
-// by the members alone, so all members and all runs hold the same bits.
+// Sums of bf16 numbers round after every addition. The ring's order is fixed by the members alone, so all members and
+// all runs hold the same bits.
 TEST_CASE("a 16-bit all-reduce gives the same bits on all members in every run", "[comm]") {
   const std::uint32_t p = 5;
   const std::uint64_t n = 123;
@@ -384,8 +384,8 @@ TEST_CASE("messages meet in order on each channel, apart from other channels", "
   CHECK(got == std::vector<double>{1, 2, 3});
 }
 
-// Ranks 0 and 1 send to each other; with rendezvous semantics two sends one
-// after the other would wait for ever, one exchange does not.
+// Ranks 0 and 1 send to each other. With rendezvous semantics two sends one after the other would wait for ever; one
+// exchange does not.
 TEST_CASE("opposite transfers of one exchange do not wait for each other", "[comm]") {
   std::vector<double> got(2);
   std::vector<std::int64_t> ready(2);

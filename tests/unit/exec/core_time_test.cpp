@@ -33,10 +33,10 @@ TEST_CASE("kernels need a core each, and no more than there are", "[unit][exec]"
     trace.ranks.push_back(std::move(rank));
   }
   CHECK(needed_core_time(program, trace, ranks) == Approx(2e-12 * static_cast<double>(kernels)));
-  // On one core: as long as the rank with most kernels.
+  // With one core it is as long as the rank with most kernels.
   CHECK(needed_core_time(program, trace, 1) < 2e-12 * static_cast<double>(kernels));
   CHECK(needed_core_time(program, trace, 1) >= 2e-12 * static_cast<double>(least) * (1.0 - 1e-9));
-  // And ranks - 1 cores are short only while all run.
+  // With ranks - 1 cores they are short only while all run.
   CHECK(needed_core_time(program, trace, ranks - 1) ==
         Approx(2e-12 * static_cast<double>(kernels - least)).epsilon(1e-9));
 }

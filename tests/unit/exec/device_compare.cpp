@@ -74,7 +74,7 @@ void compare(Case c, double bound) {
     for (std::size_t i = 0; i < got.size(); ++i) {
       if (got[i] == expected[i]) continue;  // infinite, too
       CAPTURE(name_of(k.kind), name_of(k.compute), threads, i);
-      // Of a tensor of zeros, the difference itself.
+      // For a tensor of zeros the difference itself counts.
       CHECK(error(got[i], expected[i], 1e-6) <= bound);
     }
   }

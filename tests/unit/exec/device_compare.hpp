@@ -22,20 +22,20 @@ struct Case {
   Rank rank{};
 };
 
-/// With the memories that are given, and the case's places.
+/// Operands with the given memories, and the case's places.
 [[nodiscard]] std::vector<Operand> operands_of(Case&, Memories&);
-/// What a kernel on the GPU makes of them.  Requires that it has the kernel.
+/// Runs the case's kernel on the GPU. Requires that the GPU has the kernel.
 void run_on(Device& gpu, Case&, Memories&, KernelContext);
-/// Both ways, and the largest difference of any operand relative to its size.
+/// Computes both ways, and compares the largest difference of any operand relative to its size.
 void compare(Case, double bound);
 
-/// Two computations of one result differ by twice what each may be off.
+/// Two computations of one result differ by twice the error of each.
 [[nodiscard]] inline double bound(DType t) { return 2 * tolerance(t); }
 [[nodiscard]] inline Memory values(DType t, std::uint64_t n, std::uint64_t stream) {
   return Memory::random(t, n, stream);
 }
 [[nodiscard]] inline Memory zeros(DType t, std::uint64_t n) { return Memory::of(t, std::vector<double>(n, 0.0)); }
-/// Arithmetic of storage t: f64 in f64, else f32, whose row sums are kept in f32.
+/// Type of the arithmetic for storage t: f64 for f64, otherwise f32, in which row sums are kept.
 [[nodiscard]] inline DType wide(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
 
 }  // namespace orrery::test

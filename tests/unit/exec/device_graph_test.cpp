@@ -1,6 +1,5 @@
-// Work that streams gather for a graph: what becomes of it where the graph is
-// launched, and where it is dropped.  On threads that stand for a device, and
-// in the program gpu_kernels on a GPU.
+// Work that streams gather for a graph: what happens to it where the graph is launched, and where it is dropped. It
+// runs on threads that stand for a device, and in the program gpu_kernels on a GPU.
 
 #include <catch2/catch.hpp>
 

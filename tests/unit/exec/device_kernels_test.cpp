@@ -10,12 +10,10 @@
 using namespace orrery;
 using namespace orrery::test;
 
-// A GPU's kernel bodies, run by threads of the host, against the kernels of
-// exec/kernels/cpu, which oracle tests hold to finite differences.  With one
-// thread a body has one order of additions; with three, every missing wait
-// inside a block is a race, and no dimension here is a multiple of 3.  Blocks
-// are few, so that bodies take their work in strides.  The program gpu_kernels
-// runs the same cases on a GPU, and is skipped where there is none.
+// A GPU's kernel bodies, run by threads of the host, against the kernels of exec/kernels/cpu, which oracle tests hold
+// to finite differences. With one thread a body has one order of additions. With three, every missing wait inside a
+// block is a race, and no dimension here is a multiple of 3. There are few blocks, so that bodies take their work in
+// strides. The program gpu_kernels runs the same cases on a GPU, and is skipped where there is none.
 namespace {
 
 Memory whole_numbers(const std::vector<std::int32_t>& x) {
@@ -161,7 +159,7 @@ TEST_CASE("a GPU's norms compute what the host's do, whole and cut", "[gpu-bodie
   compare({kernel(KernelKind::norm_sums, t, rows, columns), {values(t, n, 1), zeros(s, rows)}, {}, {}}, bound(t));
 }
 
-// Tokens that stand several times, beside the table's part, and not at all.
+// Tokens stand several times, beside the table's part, and not at all.
 TEST_CASE("a GPU's tables give and take what the host's do", "[gpu-bodies]") {
   const DType t = GENERATE(DType::f64, DType::f32, DType::bf16);
   const std::uint64_t columns = 11, entries = 8;
@@ -396,7 +394,7 @@ TEST_CASE("a GPU's optimizers compute what the host's do", "[gpu-bodies]") {
   }
 }
 
-// What a ring of the host adds, hop by hop, in its order and with its roundings: equal bit for bit.
+// The sums are those of a ring of the host, hop by hop, in its order and with its roundings: equal bit for bit.
 TEST_CASE("a shared device's sums are a ring's, bit for bit", "[gpu-bodies]") {
   const DType t = GENERATE(DType::f64, DType::f32, DType::bf16, DType::f16);
   const auto reduction = GENERATE(Collective::Reduction::sum, Collective::Reduction::max);

@@ -1,5 +1,5 @@
-// A GPU's updates that ask which tensor an element belongs to, against those of
-// exec/kernels/cpu: whole, and cut over ranks in the middle of a tensor.
+// A GPU's updates that need to know an element's tensor, compared with those of exec/kernels/cpu: whole, and cut over
+// ranks in the middle of a tensor.
 
 #include <catch2/catch.hpp>
 
@@ -36,8 +36,8 @@ struct Part {
   std::uint64_t count;
 };
 
-/// A matrix of 72 rows, 2 of them padding, whose 2 x 26 columns the tensor axis cuts; one whose rows it cuts, the last
-/// of them padding; a vector with padding; three experts on each rank, their rows cut.
+/// The tensors are a matrix of 72 rows, 2 of them padding, whose 2 x 26 columns the tensor axis cuts; one whose rows it
+/// cuts, the last of them padding; a vector with padding; and three experts on each rank, their rows cut.
 ParameterTable matrices() {
   const auto whole = [](std::uint64_t n, std::uint64_t padding = 0) { return ShardDim{n, n - padding, {}, false}; };
   const auto cut = [](std::uint64_t n, Axis axis, std::uint64_t padding = 0) {
@@ -102,7 +102,7 @@ TEST_CASE("a GPU's trust ratios and their updates are the host's, in the middle 
         };
         const Memory gradient = values(s, n, 1), steps = Memory::of(DType::f64, {7});
         const Memory exact = values(master ? s : t, n, 2), m = values(s, n, 4), v = positive(s, n, 5);
-        // The third tensor's gradient, then the first one's weight: of length 0 nothing is trusted.
+        // The third tensor's gradient, then the first one's weight, have length 0, so no ratio is applied.
         const Memory norms = Memory::of(DType::f64, {9, 4, 25, 0, 0, 16}), begun = values(DType::f64, 6, 6);
         const auto weights = [&](Memories all) {
           if (master) {
@@ -149,7 +149,7 @@ TEST_CASE("a GPU's Adafactor is the host's, of cut and padded matrices, vectors 
       place.table = &table;
       place.flat_split = axes;
       place.flat_first = part.first;
-      // Both halves of data, either rank of experts and tensors.
+      // These are both halves of data, and either rank of experts and tensors.
       for (const std::uint32_t rank : {0U, 3U, 5U, 7U}) {
         for (const int factors : {0, 1, 2}) {
           const bool factor = factors > 0;
@@ -180,7 +180,7 @@ TEST_CASE("a GPU's Adafactor is the host's, of cut and padded matrices, vectors 
           update.push_back(values(t, n, 5));  // rounded from the master, in padding too
           if (master) update.push_back(values(s, n, 5));
           update.push_back(moments);
-          // Root mean squares above and below the clip.
+          // There are root mean squares above and below the clip.
           Memory lengths = norms;
           for (std::uint64_t i = 0; i < lengths.count(); ++i) lengths.set(i, norms[i] * (i % 2 == 0 ? 1.0 : 1e5));
           update.push_back(lengths);

@@ -16,7 +16,7 @@ double derivative(double (*f)(double), double x) { return (f(x + 1e-5) - f(x - 1
 
 }  // namespace
 
-// More than one tile of 1024, with a remainder; arguments from -50 to 50.
+// There is more than one tile of 1024, with a remainder, and arguments from -50 to 50.
 TEST_CASE("gelu and its derivative", "[kernels]") {
   const DType t = GENERATE(DType::f64, DType::f32, DType::bf16, DType::f16);
   Memory x = Memory::random(t, 2500, 1, 2.0);

@@ -18,7 +18,7 @@ using namespace orrery::test;
 
 namespace {
 
-/// Magnitudes of a format with so many bits of fraction, least first: (1 + f) 2^(e - bias), subnormals f 2^(1 - bias).
+/// Magnitudes of a format with this many fraction bits, least first: (1 + f) 2^(e - bias), subnormals f 2^(1 - bias).
 std::vector<double> magnitudes(int fraction, int bias, double largest) {
   std::vector<double> all;
   for (int code = 0;; ++code) {
@@ -39,7 +39,7 @@ double rounded(const std::vector<double>& all, double x) {
   return x < 0 ? -all[best] : all[best];
 }
 
-/// The values that stand for the matrix' elements.
+/// The values that stand for the elements of the matrix.
 std::vector<double> in_eight_bits(const Memory& x, bool gradient) {
   const double largest = gradient ? 57344.0 : 448.0;
   const std::vector<double> all = gradient ? magnitudes(2, 15, largest) : magnitudes(3, 7, largest);
@@ -74,7 +74,7 @@ Memory product(const Kernel& k, const Memories& m, bool add) {
 
 }  // namespace
 
-// Forward x W (+ bias), dx = dy W^T, dW += x^T dy.  One element is far above the others: its matrix' scale is coarse.
+// Forward x W (+ bias), dx = dy W^T, dW += x^T dy. One element is far above the others, so its matrix' scale is coarse.
 TEST_CASE("products in fp8 round each factor to its format by its largest element", "[gpu-bodies][fp8]") {
   Device* const gpu = test::gpu_under_test();
   if (gpu != nullptr && !gpu->info().fp8) return;  // it makes them in bf16
@@ -105,7 +105,7 @@ TEST_CASE("products in fp8 round each factor to its format by its largest elemen
         device::HostLauncher launcher(threads, 5, true);
         device::launch_kernel<float>(launcher, k, operands_of(c, got), context);
         CHECK(error(got[2], expected) <= 2 * tolerance(result));
-        // The rounding shows: f32 sums of the factors themselves are another result.
+        // The rounding shows: f32 sums of the factors themselves give another result.
         Kernel plain = k;
         plain.compute = DType::bf16;
         Memories whole = m;

@@ -6,8 +6,7 @@
 using namespace orrery;
 using namespace orrery::test;
 
-// Sizes: single elements, fewer than a vector register, remainders, and above
-// the blocking of the library.
+// Sizes are single elements, fewer than a vector register, remainders, and above the blocking of the library.
 TEST_CASE("a product equals plain loops for every transposition, sum and bias", "[kernels]") {
   struct Size {
     std::uint64_t m, n, d;
@@ -35,8 +34,7 @@ TEST_CASE("a product equals plain loops for every transposition, sum and bias", 
   }
 }
 
-// Weight gradients of 16-bit training: 16-bit factors, a sum in f32 that keeps
-// what 16 bits would lose.
+// Weight gradients of 16-bit training have 16-bit factors, and a sum in f32 that keeps what 16 bits would lose.
 TEST_CASE("16-bit factors accumulate into an f32 sum without rounding to 16 bits", "[kernels]") {
   for (const DType t : {DType::bf16, DType::f16}) {
     Kernel k = kernel(KernelKind::gemm, t, 9, 7, 50);

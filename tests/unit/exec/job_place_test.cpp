@@ -102,23 +102,23 @@ TEST_CASE("flags stand before the environment; each of them is complete", "[job]
 }
 
 TEST_CASE("launchers within launchers agree, and what does not is refused", "[job]") {
-  // torchrun with 4 processes in each of srun's two tasks; this one is in the second.
+  // torchrun runs 4 processes in each of srun's two tasks; this one is in the second.
   Variables outer{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_STEP_ID", "0"}, {"SLURM_JOB_ID", "7"}};
   CHECK(place(both(torchrun, outer)).ranks == 8);
   outer["SLURM_PROCID"] = "0";
   CHECK(mistake(both(torchrun, outer)) ==
         "error: torchrun (RANK, WORLD_SIZE) say rank 5 of 8, and Slurm (SLURM_PROCID, SLURM_NTASKS) rank 0 of 2 "
         "[cli.job]\n  Unset what is left over from elsewhere, or start the job with one launcher.\n");
-  // mpirun starts its daemons by srun: their numbers are not those of ranks.
+  // mpirun starts its daemons by srun, so their numbers are not those of ranks.
   CHECK(place(both(open_mpi, outer)).ranks == 4);
-  // srun with PMI says the same twice.
+  // srun with PMI gives the same twice.
   CHECK(place(both(slurm, {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}})).source == "MPICH (PMI) (PMI_RANK, PMI_SIZE)");
   CHECK(mistake(both(open_mpi, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}})).find("rank 2 of 4, and MPICH") !=
         std::string::npos);
   CHECK(
       mistake(open_mpi, {0, 2, std::nullopt, std::nullopt}).find("the flags --rank and --world-size say rank 0 of 2") !=
       std::string::npos);
-  // A batch script is no task.
+  // A batch script is not a task.
   Diagnostics d;
   CHECK_FALSE(found({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "7"}}, d).has_value());
   CHECK(d.empty());

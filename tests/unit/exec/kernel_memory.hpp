@@ -39,12 +39,11 @@ class Memory {
 /// Runs a kernel with a context of its own.
 void run(const Kernel&, std::vector<Operand> operands, KernelContext context = {});
 
-/// Arithmetic in f64, else in f32 from storage of type `t`.
+/// A kernel with arithmetic in f64, or in f32 from storage of type `t`.
 [[nodiscard]] Kernel kernel(KernelKind, DType t, std::uint64_t rows, std::uint64_t columns, std::uint64_t depth = 0);
 
-/// A few roundings to the type, for comparisons with results in double: 100
-/// units in the last place for f64 and f32 (sums of up to some hundred terms),
-/// 4 for 16-bit storage, whose arithmetic is in f32.
+/// A few roundings to the type, for comparisons with results in double: 100 units in the last place for f64 and f32
+/// (sums of up to some hundred terms), and 4 for 16-bit storage, whose arithmetic is in f32.
 [[nodiscard]] double tolerance(DType);
 
 }  // namespace orrery::test

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::uint64_t rows = 4;
 
-/// The loss of `rows` tokens over a vocabulary cut between `ranks`, rank after
-/// rank, with maxima and sums combined as the collectives do.
+/// The loss of `rows` tokens over a vocabulary cut between `ranks`, rank after rank, with maxima and sums combined as
+/// the collectives do it.
 struct CrossEntropy {
   DType t;
   std::uint64_t vocabulary, padded, ranks;
@@ -100,8 +100,8 @@ struct CrossEntropy {
 
 }  // namespace
 
-// 7 entries over 1, 2, 3 and 4 ranks: padding of 0, 1, 2 and 1; over 6, 5: the last rank holds
-// padding only or mostly.
+// There are 7 entries over 1, 2, 3 and 4 ranks, so padding of 0, 1, 2 and 1; and over 6, 5: the last rank holds only or
+// mostly padding.
 TEST_CASE("the loss over a cut vocabulary equals the plain one; padding does not count", "[kernels]") {
   const std::uint64_t p = GENERATE(1, 2, 3, 4, 5, 6);
   const DType t = GENERATE(DType::f64, DType::f32);

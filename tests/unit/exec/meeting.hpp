@@ -17,7 +17,7 @@
 
 namespace orrery::test {
 
-/// A port that nobody has now.
+/// A port that no process uses now.
 inline std::string free_port() {
   const int s = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in at{};
@@ -35,7 +35,7 @@ struct Outcome {
   std::string error;
 };
 
-/// All ranks meet, each with its own view of the job.
+/// Lets all ranks meet, each with its own view of the job.
 inline std::vector<Outcome> all_meet(std::uint32_t processes, const std::string& place,
                                      const std::function<void(std::uint32_t, RendezvousOptions&)>& change = {}) {
   std::vector<Outcome> outcomes(processes);

@@ -102,7 +102,7 @@ TEST_CASE("norm gradients are derivatives and add to what is there", "[kernels]"
     of.set(i, at);
     return (above - below) / (2 * h);
   };
-  // To the gradient of the residual stream, in a place of its own: the same to the bit.
+  // The sum with the gradient of the residual stream, in a place of its own, is the same to the bit.
   Kernel apart =
       kernel(rms ? KernelKind::rms_norm_backward_input : KernelKind::layer_norm_backward_input, DType::f64, 3, 7);
   apart.options.residual = true;

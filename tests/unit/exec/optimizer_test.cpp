@@ -94,8 +94,8 @@ TEST_CASE("a 16-bit weight is the rounded copy of its f32 master", "[kernels]") 
   CHECK(weight == rounded);
 }
 
-// 300 parameters are blocks of 128, 128 and 44.  What is kept is the block's scale, the largest magnitude over 448 or
-// 65504, times a number of the type; the step that makes it has all digits.
+// 300 parameters are blocks of 128, 128 and 44. The stored value is the block's scale, the largest magnitude over 448
+// or 65504, times a number of the type; the step that makes it has all digits.
 TEST_CASE("moments in f8 and f16 are multiples of their block's scale", "[kernels]") {
   const std::uint64_t n = 300;
   Workload w;
@@ -126,7 +126,7 @@ TEST_CASE("moments in f8 and f16 are multiples of their block's scale", "[kernel
       CHECK(scales[2 * block + 1] == Approx(most_v / 65504.0).epsilon(1e-6));
       for (std::uint64_t i = first; i < end; ++i) {
         const double kept_m = m[i] * scales[2 * block], kept_v = v[i] * scales[2 * block + 1];
-        // Half a unit: 2^-4 of a normal number, 2^-10 scales of another; of f16 2^-11, and 2^-25 scales.
+        // The margin is half a unit: 2^-4 of a normal number, 2^-10 scales of another; for f16 2^-11, and 2^-25 scales.
         CHECK(std::abs(kept_m - exact_m[i]) <=
               1.001 * std::max(0x1p-4 * std::abs(exact_m[i]), 0x1p-10 * scales[2 * block]));
         CHECK(std::abs(kept_v - exact_v[i]) <= 1.001 * std::max(0x1p-11 * exact_v[i], 0x1p-25 * scales[2 * block + 1]));
@@ -137,8 +137,7 @@ TEST_CASE("moments in f8 and f16 are multiples of their block's scale", "[kernel
   }
 }
 
-// Norm 5 of two parts, 3^2 + 4^2; a replicated part counts with weight 1/2 on
-// each of two ranks.
+// Two parts have norm 5, 3^2 + 4^2; a replicated part counts with weight 1/2 on each of two ranks.
 TEST_CASE("the global norm sums squares and the clip factor brings it to the limit", "[kernels]") {
   Memory a = Memory::of(DType::f64, {3.0});
   Memory b = Memory::of(DType::f64, {4.0, 0.0});

@@ -47,7 +47,7 @@ TEST_CASE("initial parameters are keyed by the element of the unpadded tensor", 
     o.place.layer = 3;
     run(k, {o}, context);
     CHECK(x == Memory::of(DType::f64, expected));
-    // The same cut flat by data: halves of each segment, one after the other.
+    // The same is cut flat by data: halves of each segment, one after the other.
     Memory half(DType::f64, 6);
     o = half.operand();
     o.place.table = &t;
@@ -80,7 +80,7 @@ TEST_CASE("embedding rows of other shards give zero and take no gradient", "[ker
   CHECK(dtable == Memory::of(DType::f64, {105, 6, 8, 10, 0, 0}));
 }
 
-// Sequence parallel: tensor rank 1 of 2 holds positions 2 and 3 of 4, two sequences each.
+// With sequence parallelism tensor rank 1 of 2 holds positions 2 and 3 of 4, two sequences each.
 TEST_CASE("position rows belong to the positions that the rank holds", "[kernels]") {
   const Shard shard{{4, 4, {Axis::tensor}, false}, {2, 2, {}, true}, {1, 1, {}, false}};
   Memory x = Memory::of(DType::f64, {1, 2, 3, 4});
@@ -94,7 +94,7 @@ TEST_CASE("position rows belong to the positions that the rank holds", "[kernels
   CHECK(positions == Memory::of(DType::f64, {10, 20, 30 + 63, 40 + 87}));
 }
 
-// Data rank 1 of 2, microbatch 1 of 2, global batch 8: sequences 6 and 7.
+// On data rank 1 of 2, in microbatch 1 of 2, with global batch 8, these are sequences 6 and 7.
 TEST_CASE("tokens and targets are those of the rank's sequences, position-major", "[kernels]") {
   const auto data = synthetic_data(50, 3, 0.3);
   const Shard shard{{5, 5, {}, false}, {8, 8, {Axis::data}, true}, {1, 1, {}, false}};

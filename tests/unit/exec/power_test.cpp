@@ -19,7 +19,7 @@ TEST_CASE("a GPU's energy is read where library, GPU and counter are there", "[d
   CHECK_FALSE(EnergyCounter::of(the_gpu, "libc.so.6"));  // a library without these functions
 }
 
-// The counter gains 1.5 J a look, which is once a step from the end of the warm-up on: 10 ms a step are 150 W.
+// The counter gains 1.5 J a look, which is once a step from the end of the warm-up on; 10 ms a step are 150 W.
 TEST_CASE("power is that of the recorded steps", "[device]") {
   PowerOfRun power(EnergyCounter::of(the_gpu, FAKE_NVML).value(), 2);
   constexpr std::int64_t ms = 1'000'000;

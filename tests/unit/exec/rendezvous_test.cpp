@@ -25,12 +25,12 @@ using test::Outcome;
 // Ranks are threads here; they meet as processes do, over TCP.
 namespace {
 
-/// A socket that listens at the port of the loopback interface; 0: at any.
+/// A socket that listens at the port of the loopback interface; 0: at any port.
 int listen_here(std::uint16_t port) {
   const int s = socket(AF_INET, SOCK_STREAM, 0);
   const int on = 1;
   setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  const timeval limit{30, 0};  // accept ends then: nobody waits for one that never comes
+  const timeval limit{30, 0};  // accept ends then, so that no test waits for a rank that never comes
   setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   sockaddr_in at{};
   at.sin_family = AF_INET;
@@ -55,7 +55,7 @@ struct WrittenRow {
   std::uint64_t host = 1;
 };
 
-/// What a rank that is come to says and hears first, without a token.
+/// What the called side says and hears first, without a token.
 WrittenHello welcomed(int s) {
   Opening theirs;
   static_cast<void>(recv(s, &theirs, sizeof theirs, MSG_WAITALL));

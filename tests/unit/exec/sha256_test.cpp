@@ -6,7 +6,7 @@
 
 using namespace orrery;
 
-// FIPS 180-4's examples (csrc.nist.gov, "SHA256.pdf" and "SHA2_Additional.pdf"), and the empty message.
+// The examples are those of FIPS 180-4 (csrc.nist.gov, "SHA256.pdf" and "SHA2_Additional.pdf"), and the empty message.
 TEST_CASE("SHA-256 is that of the standard", "[unit][sha256]") {
   const auto hex = [](const std::string& message) { return hex_of(sha256(message)); };
   CHECK(hex("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
@@ -14,7 +14,7 @@ TEST_CASE("SHA-256 is that of the standard", "[unit][sha256]") {
   CHECK(hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==
         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
   CHECK(hex(std::string(1'000'000, 'a')) == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-  // Where the length just fits beside the message, and just does not.
+  // In these the length just fits beside the message, and just does not.
   CHECK(hex(std::string(55, '\0')) == "02779466cdec163811d078815c633f21901413081449002f24aa3e80f0b88ef7");
   CHECK(hex(std::string(56, '\0')) == "d4817aa5497628e7c77e6b606107042bbba3130888c5f47a375e6179be789fbb");
   CHECK(hex(std::string(64, '\0')) == "f5a5fd42d16a20302798ef6ed309979b43003d2320d9f0e8ea9831a92759fb4b");

@@ -37,7 +37,7 @@ Program program() {
 
 }  // namespace
 
-// live: 20, 38, 56, 38, 56; rounding to 64 bytes does not count.
+// The live bytes are 20, 38, 56, 38, 56; rounding to 64 bytes does not count.
 TEST_CASE("live and peak bytes are the Program's to the byte", "[storage]") {
   const Program p = program();
   Storage s(p, false);
@@ -87,7 +87,7 @@ TEST_CASE("instances are apart, aligned to 64 bytes, and found only while they l
 
 namespace {
 
-/// An empty folder, gone with everything in it at the end.
+/// An empty folder, which is removed with everything in it at the end.
 class Folder {
  public:
   Folder() { REQUIRE(mkdtemp(path_.data()) != nullptr); }

@@ -24,12 +24,12 @@ using namespace orrery;
 using test::all_meet;
 using test::free_port;
 
-// Who is of no job, and comes where ranks meet or listens where they look for each other.
+// Processes of no job, which come where ranks meet or listen where ranks look for each other.
 namespace {
 
 constexpr const char* token = "a secret of sixteen or more";
 
-/// Connects as soon as somebody listens; what it hears after it has said `words`, until it is left.
+/// Connects as soon as somebody listens; keeps what it hears after it has said `words`, until the other side closes.
 class Stranger {
  public:
   explicit Stranger(const std::string& port) {
@@ -50,7 +50,7 @@ class Stranger {
   Stranger& operator=(const Stranger&) = delete;
 
   void say(const void* data, std::size_t bytes) const { static_cast<void>(send(socket_, data, bytes, MSG_NOSIGNAL)); }
-  /// So many bytes, or all that come before the other side closes.
+  /// Reads this many bytes, or all that come before the other side closes.
   [[nodiscard]] std::string hear(std::size_t most = 4096) const {
     std::string all(most, '\0');
     std::size_t got = 0;
@@ -98,7 +98,7 @@ TEST_CASE("strangers learn nothing, and neither what they say nor their silence 
   std::vector<std::unique_ptr<Stranger>> silent;
   std::thread strangers([&] {
     for (int i = 0; i < 300; ++i) silent.push_back(std::make_unique<Stranger>(port));
-    // The hello of the protocol's second version, with the job's name right.
+    // This is the hello of the protocol's second version, with the right name of the job.
     struct {
       std::uint64_t kind = 0x32767a795252524fULL;
       std::uint32_t rank = 1, ranks = 3;
@@ -134,7 +134,7 @@ TEST_CASE("strangers learn nothing, and neither what they say nor their silence 
     if (p == 2) strangers.join();
   });
   for (const test::Outcome& o : met) CHECK(o.error.empty());
-  // Each of 300 in turn, as long as one may be silent, would be 25 minutes.
+  // If each of 300 in turn took as long as one may be silent, it would take 25 minutes.
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(40));
   CHECK(of_old.empty());
   CHECK(of_noise.empty());

@@ -22,7 +22,7 @@ ParameterTable table() {
   return t;
 }
 
-/// One of two data ranks, or all of it.
+/// One of two data ranks, or all of them as one.
 struct Side {
   Mesh mesh{{{Axis::data, 2}}};
   ParameterTable parameters = table();
@@ -34,7 +34,7 @@ struct Side {
     c.rank = Rank{rank};
     return c;
   }
-  /// Operand on the first segment, or on the rank's part of it.
+  /// The operand on the first segment, or on the rank's part of it.
   Operand placed(Memory& m, bool split, bool accumulate = false) {
     Operand o = m.operand(accumulate);
     o.place.table = &parameters;
@@ -51,9 +51,8 @@ Memory part(const Memory& whole, std::uint32_t rank) {
 
 }  // namespace
 
-// a = (1 2 2 4 0), b = (3 0 4): squares 25 and 25.  Gradients of 1 and 2, scaled
-// by 0.5: squares 5 / 4 and 3 4 / 4.  Parts hold a's first four, and a's last
-// with all of b.
+// a = (1 2 2 4 0), b = (3 0 4): squares 25 and 25. Gradients of 1 and 2, scaled by 0.5: squares 5 / 4 and 3 4 / 4. The
+// parts hold a's first four, and a's last with all of b.
 TEST_CASE("sums of squares of cut parts add up to those of tensors", "[kernels]") {
   Side side;
   const Memory weight = Memory::of(DType::f64, {1, 2, 2, 4, 0, 3, 0, 4});
@@ -71,7 +70,7 @@ TEST_CASE("sums of squares of cut parts add up to those of tensors", "[kernels]"
   CHECK(norms == Memory::of(DType::f64, {25, 1.25, 25, 3}));
 }
 
-// A share of a half on each of two ranks that hold the same.
+// Two ranks that hold the same have a share of a half each.
 TEST_CASE("ranks that hold the same tensor add their share of its norms", "[kernels]") {
   Side side;
   Memory w = Memory::of(DType::f64, {1, 2, 2, 4, 0, 3, 0, 4}), g = w;
@@ -82,10 +81,9 @@ TEST_CASE("ranks that hold the same tensor add their share of its norms", "[kern
   CHECK(norms == Memory::of(DType::f64, {12.5, 12.5, 12.5, 12.5}));
 }
 
-// Step 1 without decay: m-hat / sqrt(v-hat) is the gradient's sign, so the
-// squares of the direction count the elements, 5 and 3; a clipped norm of a is
-// 2 instead of 5.  Weights move by 0.1 2 / sqrt 5 and 0.1 5 / sqrt 3 (b's norm,
-// 5, is clipped as well: 0.1 2 / sqrt 3).
+// Step 1 without decay: m-hat / sqrt(v-hat) is the gradient's sign, so the squares of the direction count the elements,
+// 5 and 3. The clipped norm of a is 2 instead of 5. Weights move by 0.1 2 / sqrt 5 and 0.1 5 / sqrt 3 (b's norm, 5, is
+// clipped as well: 0.1 2 / sqrt 3).
 TEST_CASE("LAMB moves every tensor by its own trust ratio", "[kernels]") {
   Side side;
   side.workload.optimizer.kind = OptimizerKind::lamb;

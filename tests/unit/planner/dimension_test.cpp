@@ -51,7 +51,8 @@ std::string outcome(PlannedRun run) {
          std::to_string(report.peak_memory_bytes);
 }
 
-// Worked example of docs/extending.md: a microbatch in doublings.  It needs no member of Plan, so no lowering either.
+// This is the worked example of docs/extending.md: a microbatch in doublings. It needs no member of Plan, so no
+// lowering either.
 std::uint64_t doublings_of(const PlannedRun& run) {
   std::uint64_t n = 0;
   while ((std::uint64_t{2} << n) <= run.plan.microbatch_size) ++n;
@@ -108,7 +109,7 @@ TEST_CASE("a plan's neighbours are the valid runs that each value of each row le
       ++found;
       CHECK(is_valid(*run));
       CHECK(d.get(*run) == value);
-      // A turn leaves nothing behind in the next.
+      // A turn leaves no trace in the next.
       const auto alone = moved(from, d, value, reason);
       REQUIRE(alone);
       CHECK(alone->run.plan == run->plan);
@@ -128,7 +129,7 @@ TEST_CASE("a row that is added to the table is written, read, and among the move
   REQUIRE(row != nullptr);
   CHECK(dimension_named("plan.microbatch_doublings") == nullptr);
 
-  // 16 sequences over data 2 leave 8 of a rank: microbatches of 1, 2, 4 and 8.
+  // 16 sequences over data 2 leave 8 to a rank, so microbatches have 1, 2, 4 and 8.
   CHECK(legal_values(from, *row, table).values == std::vector<std::uint64_t>{0, 1, 2, 3});
   std::string reason;
   const auto move = moved(from, *row, 3, reason, table);

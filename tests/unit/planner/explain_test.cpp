@@ -71,7 +71,7 @@ TEST_CASE("resolve gives every auto a value and says why", "[unit][planner]") {
   CHECK(out.resolved[1].value == "160 MB");
   CHECK(out.resolved[2].key == "overlap_gradients");
   CHECK(out.resolved[3].key == "attention");
-  // What is set stays; a resolved plan is its own resolution.
+  // Set values stay, and a resolved plan is its own resolution.
   const ResolvedPlan again = resolve(out.plan, r.model, r.workload, *r.cluster, calibration());
   CHECK(again.plan == out.plan);
   CHECK(again.resolved.empty());
@@ -89,8 +89,8 @@ TEST_CASE("resolve respects what selective recomputation and kept scores need", 
   CHECK(resolved(r).attention == AttentionKernel::unfused);
 }
 
-// The last stage has the head, which weighs 2000 x 128 of a layer's 12 x 128^2
-// weights, about 1.3 layers: an even split leaves the last stage longer.
+// The last stage has the head, which weighs 2000 x 128 of a layer's 12 x 128^2 weights, about 1.3 layers. So an even
+// split leaves the last stage longer.
 TEST_CASE("resolve gives the stage with the head fewer layers", "[unit][planner]") {
   const PlannedRun r = run(gibibyte);
   const Plan best = resolved(r);
@@ -108,7 +108,7 @@ TEST_CASE("the terms of an explanation add up to the step", "[unit][planner]") {
   const Explanation e = explain(run(gibibyte), calibration());
   double sum = 0.0;
   for (const TimeTerm& t : e.terms) sum += t.time.in(second);
-  // Sums of picoseconds in double: far below 1e-9 of the step.
+  // These are sums of picoseconds in double: far below 1e-9 of the step.
   CHECK(sum == Approx(e.report.step_time.in(second)).epsilon(1e-9));
   CHECK(e.report.fits);
   CHECK_FALSE(e.smallest_fix);
@@ -133,7 +133,7 @@ TEST_CASE("eighths in host memory are tried where the cluster says what its host
   CHECK(eighths("offload_parameters") == 8);
 }
 
-// Every dimension that the plan without counts, or without chunks, changes.
+// Lists every dimension that the plan without counts, or without chunks, changes.
 TEST_CASE("counts of recomputed layers and chunks of parameters leave out no change", "[unit][planner]") {
   PlannedRun r = run(gibibyte);
   const auto changed = [&] {
@@ -199,13 +199,13 @@ TEST_CASE("single changes try every stage of ZeRO and the choices of its third",
   r.plan.zero_stage = 3;
   r.plan.prefetch = 0;
   r.plan.reshard_after_forward = false;
-  // What only the third stage has goes with it.
+  // Choices that only the third ZeRO stage has go with it.
   CHECK(values_of(r, resolved(r), "zero_stage") == std::vector<std::string>{"0", "1", "2"});
   CHECK(values_of(r, resolved(r), "prefetch") == std::vector<std::string>{"1"});
   CHECK(values_of(r, resolved(r), "reshard_after_forward") == std::vector<std::string>{"on"});
 }
 
-// Which schedules those are is not repeated here: each is written into the plan by hand and checked.
+// The list of those schedules is not repeated here: each is written into the plan by hand and checked.
 TEST_CASE("single changes try every schedule that check accepts", "[unit][planner]") {
   const PlannedRun r = run(gibibyte);
   const Plan plan = resolved(r);
@@ -228,7 +228,7 @@ TEST_CASE("single changes try every schedule that check accepts", "[unit][planne
   }
   CHECK(tried >= 7);
   CHECK(values_of(r, plan, "chunks").empty());
-  // On two chunks: back to one, and to three, of six layers on two ranks.
+  // From two chunks it goes back to one, and to three, with six layers on two ranks.
   PlannedRun chunked = run(gibibyte);
   chunked.plan.schedule = ScheduleName::interleaved;
   chunked.plan.chunks = 2;
@@ -260,7 +260,7 @@ TEST_CASE("single changes try every way to cut attention over the context axis",
 TEST_CASE("the smallest change that fits is the fastest single change that fits", "[unit][planner]") {
   PlannedRun r = run(gibibyte);
   r.plan = resolved(r);
-  // Just too little for the plan as it is.
+  // The memory is just too small for the plan as it is.
   r.cluster->device.memory = Bytes::of(static_cast<double>(peak(r, r.plan) - 1));
   const Explanation e = explain(r, calibration());
   REQUIRE_FALSE(e.report.fits);
@@ -277,8 +277,8 @@ TEST_CASE("the smallest change that fits is the fastest single change that fits"
   }
 }
 
-// Hosts that hold next to nothing, and nodes of two kinds, of which the second is smaller: what a device of the first
-// kind holds says nothing of either.
+// Hosts hold next to nothing, and there are two kinds of nodes, of which the second is smaller. So the fit on a device
+// of the first kind says nothing about either.
 TEST_CASE("changes that are offered fit in every host and on every node", "[unit][planner]") {
   PlannedRun r = run(gibibyte);
   r.plan = resolved(r);
@@ -335,8 +335,8 @@ TEST_CASE("what binds the best plan is not a better choice", "[unit][planner]") 
   REQUIRE(found.plans.size() == 1);
   r.plan = found.plans.front().plan;
   const Explanation e = explain(r, calibration());
-  // The space holds every single change of a plan in it but for stage splits that resolve reaches further for, and
-  // the decisions that it does not search.
+  // The space holds every single change of a plan in it, except stage splits that resolve reaches further for, and the
+  // decisions that it does not search.
   for (const PlanChange& c : e.faster) {
     CAPTURE(describe(c));
     const bool not_searched = (c.dimension == "schedule" && c.to != "gpipe" && c.to != "1f1b") ||
@@ -386,7 +386,7 @@ TEST_CASE("why not that one: the terms that are longer, which add up", "[unit][p
   CHECK(d.text.find("more.") != std::string::npos);
 }
 
-// The room of each choice's own peak: that choice, and no smaller one, fits.
+// The device has the room of each choice's own peak, so that choice, and no smaller one, fits.
 TEST_CASE("auto offloads as few eighths of the states as let the plan fit", "[unit][planner]") {
   PlannedRun r;
   r.model = test::tiny_gpt();
@@ -418,7 +418,7 @@ TEST_CASE("auto offloads as few eighths of the states as let the plan fit", "[un
   CHECK(resolve(open, r.model, r.workload, cluster, {}).plan.offload_states == 8U);
 }
 
-// One chunk of the layer's own size: its table is that of the plan without chunks.
+// A chunk has the layer's own size, so its table is that of the plan without chunks.
 TEST_CASE("auto makes a chunk of each layer, without padding", "[unit][planner]") {
   PlannedRun r;
   r.model = test::tiny_gpt();
@@ -456,7 +456,7 @@ TEST_CASE("why not that one: it does not fit", "[unit][planner]") {
   CHECK(d.text.find("That plan does not fit: it needs ") != std::string::npos);
 }
 
-// Choices of which none can be less; of those the quickest.  Brute force over all.
+// Among choices none of which can be less, the quickest is taken. The test compares with brute force over all.
 TEST_CASE("auto takes the quickest of the least places for states, parameters and activations", "[unit][planner]") {
   PlannedRun r;
   r.model = test::tiny_gpt();

@@ -62,7 +62,7 @@ TEST_CASE("limits are read in the words of plan files, and by their aliases", "[
   CHECK(limits.only.size() == 6);
 }
 
-// Both mesh and plan have a "tensor": sizes go to one, cuts of products to the other.
+// Both mesh and plan have a "tensor": sizes go to one, and cuts of products to the other.
 TEST_CASE("of two dimensions with one word the one that has the values is meant", "[unit][planner]") {
   const SearchLimits limits = read("tensor=4 tensor=2d,3d");
   CHECK(limits.only.at("mesh.tensor") == Values{4});
@@ -74,7 +74,7 @@ TEST_CASE("off is an axis of size 1, the value of that name, or the first one", 
   CHECK(read("recompute=off").only.at("plan.recompute") == Values{place(Recompute::none)});
   CHECK(read("zero=off").only.at("plan.zero_stage") == Values{0});
   CHECK(read("sequence_parallel=off").only.at("plan.sequence_parallel") == Values{0});
-  // Of "auto", "off", "on" the second: plans that are looked at leave nothing open.
+  // "off" is the second of "auto", "off", "on"; the plans that are looked at leave nothing open.
   CHECK(read("overlap_gradients=off").only.at("plan.overlap_gradients") == Values{1});
   CHECK(read("overlap_gradients=on").only.at("plan.overlap_gradients") == Values{2});
 }
@@ -100,7 +100,8 @@ TEST_CASE("cli.only: a setting that no dimension has is refused", "[error]") {
       "  Values are those of plan files: tensor=8 pp=2 tensor=1d,2d zero=0,1 schedule=1f1b,zb-v context=off.\n"
       "  Separate settings by spaces.\n";
   CHECK(refused("width=3") == "error: --only does not know \"width=3\" [cli.only]\n" + words);
-  // A word without values, a name of another dimension, twice the same, and numbers that the dimension cannot have.
+  // These are a word without values, a name of another dimension, the same twice, and numbers that the dimension cannot
+  // have.
   for (const char* wrong : {"zero", "zero=", "schedule=full", "zero=0,full", "zero=4", "tensor=0", "mbs=0", "mbs=off",
                             "chunks=off", "overlap_gradients=auto", "offload=auto", "offload=9"}) {
     CHECK(refused(wrong) == "error: --only does not know \"" + std::string(wrong) + "\" [cli.only]\n" + words);
@@ -114,7 +115,7 @@ TEST_CASE("a run is allowed where every dimension that applies has an allowed va
   CHECK_FALSE(read("pp=4").allow(run));
   CHECK_FALSE(read("data=2,8").allow(run));
   CHECK_FALSE(read("schedule=gpipe").allow(run));
-  // How context ranks share attention says nothing of a plan that has none, nor a prefetch of one without ZeRO-3.
+  // A plan without context ranks has no way in which they share attention, and one without ZeRO-3 has no prefetch.
   CHECK(read("zigzag=on prefetch=0").allow(run));
   run.plan.zero_stage = 3;
   CHECK_FALSE(read("prefetch=0").allow(run));

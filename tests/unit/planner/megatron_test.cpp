@@ -62,7 +62,7 @@ std::string refusal(const PlannedRun& r) {
 }  // namespace
 
 TEST_CASE("a plan is exported as these Megatron-LM flags", "[unit][planner]") {
-  // Buckets are counted in gradients: 160 MB of 4-byte gradients are 40 million.
+  // Buckets count gradients: 160 MB of 4-byte gradients are 40 million.
   CHECK(text(run()) == R"(# Megatron-LM flags of llama-64: 64 ranks, data parallel 2
 --tensor-model-parallel-size 8 \
 --pipeline-model-parallel-size 4 \

@@ -84,7 +84,7 @@ TEST_CASE("a plan keeps its ZeRO stage while there is nothing to share out", "[u
   CAPTURE(reason);
   REQUIRE(up);
   CHECK(up->run.plan.zero_stage == 1);
-  // ... and where nothing is shared out, the stage is nothing to turn.
+  // ... and where nothing is sharded, the stage cannot be changed.
   CHECK_FALSE(applies(dimension("plan.zero_stage"), up->run));
   CHECK_FALSE(moved(up->run, dimension("plan.zero_stage"), 2, reason));
   CHECK(reason == "plan.zero_stage 2 makes no difference to this plan.");
@@ -101,7 +101,7 @@ TEST_CASE("weights follow their states off the device, and states their weights"
   const auto states = moved(weights->run, dimension("plan.offload_states"), 2, reason);
   REQUIRE(states);
   CHECK(states->run.plan.offload_parameters == 2U);
-  // What says where they go goes with them.
+  // The choice of where they go goes with them.
   const auto disk = moved(states->run, dimension("plan.states_tier"), 1, reason);
   REQUIRE(disk);
   const auto none = moved(disk->run, dimension("plan.offload_states"), 0, reason);
@@ -144,7 +144,7 @@ TEST_CASE("a wish that cannot be met is answered with the rule and the nearest l
     CHECK(a.reason.find("kv_heads is 8") != std::string::npos);
   }
   SECTION("a batch that no microbatch divides") {
-    // data 2: an odd batch cannot be cut in two.
+    // With data 2 an odd batch cannot be cut in two.
     const Answer a = answer(run, dimension("workload.batch"), 1001);
     CHECK((a.value == 1000 || a.value == 1002));
     CHECK(broken(a.move.run) == "");

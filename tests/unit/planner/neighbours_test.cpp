@@ -22,7 +22,7 @@ std::string broken(const PlannedRun& run) {
   return render(d);
 }
 
-/// Completed, as a search changes it.
+/// The run is completed, as a search changes it.
 PlannedRun run_of(std::vector<MeshAxis> axes, std::uint64_t layers = 8) {
   PlannedRun r;
   r.model = test::tiny_llama({.layers = layers, .hidden = 64, .heads = 8, .vocabulary = 512, .positions = 64});
@@ -129,7 +129,7 @@ TEST_CASE("neighbours come in the same order every time", "[unit][planner]") {
   }
 }
 
-// Where nothing but one choice or switch was turned, turning it back is a neighbour of the neighbour.
+// Where only one choice or switch was changed, changing it back is a neighbour of the neighbour.
 TEST_CASE("a choice that is turned alone can be turned back", "[unit][planner]") {
   int turned = 0;
   for (const PlannedRun& run : runs()) {
@@ -152,7 +152,7 @@ TEST_CASE("a choice that is turned alone can be turned back", "[unit][planner]")
   CHECK(turned > 20);
 }
 
-// With 8 layers on 2 stages, 1F1B, microbatches of 2 and ZeRO on 2 data ranks; the values are those of the
+// The plan has 8 layers on 2 stages, 1F1B, microbatches of 2 and ZeRO on 2 data ranks; the values are those of the
 // enumerations.
 TEST_CASE("a choice takes every other value that is valid, and a number the ones near it", "[unit][planner]") {
   const PlannedRun run = run_of({{Axis::pipeline, 2}, {Axis::data, 2}, {Axis::tensor, 2}});
@@ -169,11 +169,11 @@ TEST_CASE("a choice takes every other value that is valid, and a number the ones
     CAPTURE(name, schedules);
     CHECK(schedules.contains(name));
   }
-  // What does not apply is not turned.
+  // Choices that do not apply are not changed.
   for (const char* word : {"prefetch", "zigzag", "inner_ring", "save_gathered", "parameters_tier"}) {
     CHECK(turned_of(run, word).empty());
   }
-  // First and last stage one layer more or less.
+  // The first and last stage get one layer more or less.
   CHECK(values_of(turned_of(run, "stage_layers")) == std::set<std::string>{"[3, 5]", "[5, 3]"});
   CHECK(values_of(turned_of(run, "order of mesh axes")).size() == 5);  // 3! - 1
 }
@@ -191,7 +191,7 @@ TEST_CASE("what begins to apply with a decision is tried with its other values a
   CHECK(has(true, 0));
 }
 
-// Chunks have the size of a layer's part; with other ranks that is another one, and weights that are kept have none.
+// Chunks have the size of a layer's part. With other ranks that size is another one, and kept weights have no chunks.
 TEST_CASE("a plan whose weights are in chunks has the neighbours of one without", "[unit][planner]") {
   PlannedRun run = run_of({{Axis::data, 8}});
   run.workload.gradient_dtype = DType::bf16;
@@ -235,7 +235,7 @@ TEST_CASE("a factor of each axis goes to each other axis that takes it", "[unit]
     const Mesh& m = n.plan.mesh;
     sizes.insert({m.size(Axis::pipeline), m.size(Axis::data), m.size(Axis::tensor), m.size(Axis::context)});
   }
-  // Two each: from pipeline, data or tensor to the two others and to context.
+  // There are two each: from pipeline, data or tensor to the two others and to context.
   const std::set<std::vector<std::uint32_t>> expected{{1, 4, 2, 1}, {1, 2, 4, 1}, {1, 2, 2, 2},
                                                       {4, 1, 2, 1}, {2, 1, 4, 1}, {2, 1, 2, 2},
                                                       {4, 2, 1, 1}, {2, 4, 1, 1}, {2, 2, 1, 2}};
@@ -292,7 +292,7 @@ TEST_CASE("a row that is added to the table has its neighbours", "[unit][planner
                    .get = doublings_of,
                    .put = put_doublings});
   std::vector<Neighbour> all = neighbours(run, Reach::plan, {}, table);
-  // 16 sequences over data 2 leave 8 of a rank: microbatches of 1, 4 and 8 beside the 2 that it has.
+  // 16 sequences over data 2 leave 8 to a rank: microbatches of 1, 4 and 8 beside the 2 that it has.
   CHECK(all.size() == without + 3);
   std::erase_if(all, [](const Neighbour& n) { return n.dimension != "microbatch_doublings"; });
   CHECK(values_of(all) == std::set<std::string>{"0", "2", "3"});

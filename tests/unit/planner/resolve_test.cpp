@@ -29,8 +29,8 @@ Rated rated(PlannedRun run, const std::vector<std::uint32_t>& split) {
   return {fits_memory(run, program, {}), Estimator().step_time(program, costs).base()};
 }
 
-/// `first` and `last` layers at the ends, the others as even as they can be, larger stages first; empty where there is
-/// no such split.
+/// A split with `first` and `last` layers at the ends, and the others as even as possible, larger stages first; empty
+/// where there is no such split.
 std::optional<std::vector<std::uint32_t>> split_with(std::uint64_t layers, std::size_t stages, std::int64_t first,
                                                      std::int64_t last) {
   const auto between = static_cast<std::int64_t>(stages) - 2;
@@ -61,8 +61,8 @@ std::optional<PlannedRun> open_run(std::uint64_t seed, Bytes memory) {
 
 }  // namespace
 
-// Nearer times than a thousandth say nothing about which split is faster.  Of three stages and more the ends are at
-// most a layer longer than an even share (core/plan/stage_split.hpp).
+// Times that differ by less than a thousandth do not tell which split is faster. With three stages or more the ends are
+// at most a layer longer than an even share (core/plan/stage_split.hpp).
 TEST_CASE("no split with a layer more or less at either end is faster by a thousandth", "[unit][planner][property]") {
   int compared = 0, uneven = 0;
   for (std::uint64_t seed = 1; seed <= 800; ++seed) {
@@ -91,7 +91,7 @@ TEST_CASE("no split with a layer more or less at either end is faster by a thous
   CHECK(uneven > 0);
 }
 
-// With as much memory as the leanest split needs.
+// The device has as much memory as the leanest split needs.
 TEST_CASE("where a split near the balanced one fits, the one that is chosen fits", "[unit][planner][property]") {
   int narrow = 0;
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {

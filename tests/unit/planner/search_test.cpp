@@ -101,7 +101,7 @@ TEST_CASE("the number of threads does not change what is found", "[unit][planner
   CHECK(one.claim == four.claim);
 }
 
-// What the claim says: no single change, no pair of changes and no factor of an axis makes the best plan better.
+// The claim is that no single change, no pair of changes and no factor of an axis makes the best plan better.
 TEST_CASE("no neighbour of the best plan that fits is faster", "[unit][planner]") {
   const Case c;
   const SearchResult result = c.found(estimates(1));
@@ -202,7 +202,8 @@ TEST_CASE("a cancelled search keeps what it has and says that it was interrupted
   CHECK(c.found(options).plans.empty());
 }
 
-// 8 ranks: 1, 2, 4 and 8 of each axis, at most 6 stages of 6 layers; 8 sequences leave microbatches of up to 8.
+// With 8 ranks there are 1, 2, 4 and 8 of each axis, and at most 6 stages of 6 layers; 8 sequences leave microbatches
+// of up to 8.
 TEST_CASE("the levels of a search name what it decides", "[unit][planner]") {
   const Case c;
   const Levels all = levels_of(c.model, c.workload, c.cluster, {});

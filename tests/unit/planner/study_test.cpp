@@ -22,7 +22,7 @@ StudyResult run_named(const std::string& name) {
   return {};
 }
 
-/// The claim whose text begins so.
+/// The claim whose text begins with these words.
 Claim claim(const StudyResult& r, const std::string& what) {
   for (const Claim& c : r.claims) {
     if (c.what.rfind(what, 0) == 0) return c;
@@ -81,7 +81,7 @@ TEST_CASE("tensor-scaling: by linear layer as published, by transformer layer le
   CHECK(computed(r, "1D over 2D, 4 devices, one linear layer") == Approx(25.17 / 13.37).epsilon(0.001));
   CHECK(computed(r, "1D over 2D, 4 devices, one transformer layer") == Approx(100.7 / 97.5).epsilon(0.001));
   CHECK(computed(r, "1D over 3D, 512 devices, one transformer layer") == Approx(134.0 / 7.68).epsilon(0.002));
-  // The documented 2D row is q times, and the 3D row exactly, what must move.
+  // The documented 2D row is q times what must move, and the 3D row is exactly that.
   CHECK(r.tables[2].rows[1][4].value.value() == Approx(8.0));
   CHECK(r.tables[2].rows[3][4].value.value() == Approx(1.0));
   // p = 4 to 1024: nine sizes of 1D.

@@ -7,7 +7,7 @@
 #include "validate/run_cluster.hpp"
 #include "validate/trained_weights.hpp"
 
-// A cell is understood whole or not at all: what stands behind words that are known may change what they mean.
+// A cell is understood fully or not at all, because text behind known words may change what they mean.
 
 using namespace orrery;
 using namespace orrery::test;

@@ -135,7 +135,7 @@ TEST_CASE("every row is predicted, noisy or skipped, and bands hold the predicti
   CHECK(json["machines"].back()["from_64_mib"]["n"] == 1);
 }
 
-// Points that a curve made give it back; a hundredth is far below what rows scatter by.
+// Points made by a curve give it back; a hundredth is far below the scatter of rows.
 TEST_CASE("a fit finds the constants that made its points", "[unit][validate]") {
   const LinkCurve made{35.0 * microsecond, 1.08, 90.0 * microsecond, 150.0 * microsecond, 1.0};
   std::vector<CurvePoint> points;
@@ -159,8 +159,8 @@ TEST_CASE("constants of links read back as they were written", "[unit][validate]
   }
 }
 
-// The goals: 5 % from 64 MiB on, 10 % from 1 MiB on, 95 of 100 choices.  Machines that miss them are named: of these
-// the published times jump by more than any curve through them, or are one or two sizes that share their constants.
+// The goals are 5 % from 64 MiB on, 10 % from 1 MiB on, and 95 of 100 choices. Machines that miss them are named. Their
+// published times jump by more than any curve through them, or they are one or two sizes that share their constants.
 TEST_CASE("shipped collectives are predicted within the goals", "[unit][validate]") {
   const CollectiveValidation v = validate(shipped_table(), curves_of(shipped_curves()));
   const std::vector<std::string> jump{"2 x 8 H100, TCPXO 8 x 200 Gbit/s", "2 x 8 B200, RoCE 8 x 400 Gbit/s, DraNet",
@@ -185,7 +185,7 @@ TEST_CASE("shipped collectives are predicted within the goals", "[unit][validate
   CHECK(100 * c.right >= 95 * c.known);
 }
 
-// What the shipped files say is what a fit to the shipped table gives.
+// The shipped files have the constants that a fit to the shipped table gives.
 TEST_CASE("shipped constants of links are those of the shipped table", "[unit][validate]") {
   const std::vector<CurveFile> fitted = fit_curves(shipped_table());
   const std::vector<CurveFile> files = shipped_curves();
@@ -201,8 +201,8 @@ TEST_CASE("shipped constants of links are those of the shipped table", "[unit][v
   }
 }
 
-// A calibration's constants of links are those of a shipped file, or none: the model of NCCL alone.  The floor, which
-// counts a benchmark's launches, and the factor of pairs are not theirs
+// A calibration's constants of links are those of a shipped file, or none, which means the model of NCCL alone. The
+// floor, which counts a benchmark's launches, and the factor of pairs are not theirs
 // (docs/decisions/0010-collectives-as-nccl-tunes-them.md).
 TEST_CASE("calibrations have the constants of shipped links", "[unit][validate]") {
   std::size_t with_nccl = 0;

@@ -113,7 +113,8 @@ TEST_CASE("shipped constants: at most one free for ten runs, each with runs behi
     }
     if (file.device.empty() && file.framework.empty()) {
       runs = file.errors.runs;
-      // The error that the constants are shipped with, each run held out with all of its architecture and size.
+      // This is the error with which the constants are shipped, each run held out with all of its architecture and
+      // size.
       CHECK(file.errors.mape_pct <= 8.0);
       CHECK(file.errors.median_pct <= 5.0);
     }

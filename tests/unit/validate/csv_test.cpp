@@ -48,7 +48,7 @@ TEST_CASE("quotes hold commas, line ends and doubled quotes", "[unit][validate]"
 
 TEST_CASE("a cell knows its line and column, counted in characters", "[unit][validate]") {
   Diagnostics d;
-  // Two lines in one cell: the next row begins in line 3.  An accent is two bytes and one column.
+  // There are two lines in one cell, so the next row begins in line 3. An accent is two bytes and one column.
   const std::vector<CsvRow> rows = read("\xc3\xa9,\"p\nq\"\nr,s\n", d);
   REQUIRE(rows.size() == 2);
   CHECK(rows[0][1].at == Position{1, 3});

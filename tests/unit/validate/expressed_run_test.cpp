@@ -96,8 +96,8 @@ TEST_CASE("virtual stages are interleaved, sharding groups become replicas", "[u
   CHECK(*sharded.run->plan.recompute_layers == Layers{24});
 }
 
-// Of NeMo's rows that state their chunks 46 of 49 interleave where there is a pipeline, those of the releases that left
-// some out mostly with one layer a chunk; Megatron-LM's table of 2021 states its chunks.
+// Among NeMo's rows that state their chunks 46 of 49 interleave where there is a pipeline, and those of the releases
+// that left some out mostly have one layer a chunk. Megatron-LM's table of 2021 states its chunks.
 TEST_CASE("chunks that are not published are one layer each in NeMo, one for all elsewhere", "[unit][validate]") {
   MeasuredRun run = dense_run();  // 48 layers, 2 stages, 4 microbatches
   run.vp = {};
@@ -198,7 +198,7 @@ TEST_CASE("a row that says too little, or what is not modelled, says why", "[uni
   CHECK(changed([](MeasuredRun& r) { r.experts = 7; }) == "no shipped model has the expert shapes of \"GPT-22B\"");
   CHECK(changed([](MeasuredRun& r) { r.heads = 100; }) ==
         "hidden 6144 is no multiple of heads 100, and the head width is not published");
-  // Through the same check as every plan.
+  // These go through the same check as every plan.
   CHECK(changed([](MeasuredRun& r) { r.mbs = 3; }) ==
         "the microbatch size does not divide a replica's batch: batch 8 / data 1 is 8, and 8 / 3 leaves 2.");
 }

@@ -47,7 +47,7 @@ void measure(std::vector<PreparedRun>& runs, const std::vector<CostFile>& truth)
 TEST_CASE("a fit finds the constants that made the times", "[unit][validate]") {
   std::vector<PreparedRun> runs = some_runs();
   measure(runs, {key("ampere", SoftwareCost::gemm, 1.3, 0.0), key("", SoftwareCost::memory, 2.5, 0.0)});
-  // Priors so wide that they hold nothing.
+  // Priors are so wide that they hold nothing.
   const auto fit =
       fit_costs(runs, {key("ampere", SoftwareCost::gemm, 1.0, 5.0), key("", SoftwareCost::memory, 1.5, 5.0)});
   REQUIRE(fit);
@@ -77,7 +77,7 @@ TEST_CASE("a constant without runs keeps its prior, one without spread its value
 TEST_CASE("a run is held out with all of its architecture and size", "[unit][validate]") {
   std::vector<PreparedRun> runs = some_runs();
   measure(runs, {});
-  // Both runs of one width take twice as long: without them nothing says so.
+  // Both runs of one width take twice as long, and without them nothing says so.
   for (PreparedRun& run : runs) {
     if (run.architecture == runs[0].architecture) *run.measured *= 2.0;
   }
@@ -87,8 +87,8 @@ TEST_CASE("a run is held out with all of its architecture and size", "[unit][val
   CHECK(fit->held_out_pct[1] == Approx(-50.0).margin(1.0));
 }
 
-// Products of one device take twice as long, and of one program (four runs of eight each): told by nothing but its own
-// runs.  Where the other is fitted beside it, what is left is a constant of its own at its prior, 1.
+// Products of one device take twice as long, and so do those of one program (four runs of eight each); only its own
+// runs tell it. Where the other is fitted beside it, the rest is a constant of its own at its prior, 1.
 TEST_CASE("a run is held out with all of its program, and with all of its device", "[unit][validate]") {
   std::vector<PreparedRun> runs = some_runs();
   for (std::size_t i = 0; i < 4; ++i) runs[i].labels.frameworks = {"nemo"};
@@ -134,7 +134,7 @@ TEST_CASE("how far off runs are whose program is not named", "[unit][validate]")
   const auto fit = fit_costs(runs, files);
   REQUIRE(fit);
   CHECK(fit->in_sample.max_pct < 1e-9);
-  // Priced as Megatron-LM's, three runs are too slow by what its memory costs more.
+  // Priced as Megatron-LM's, three runs are too slow by the extra cost of its memory.
   const HeldOutErrors& unnamed = fit->files[0].unnamed;
   CHECK(unnamed.runs == 8);
   CHECK(unnamed.median_pct < 1e-9);
@@ -153,14 +153,14 @@ TEST_CASE("a fit that is worse on runs not seen before is known", "[unit][valida
   std::vector<PreparedRun> runs = some_runs();
   const std::vector<CostFile> truth{key("", SoftwareCost::gemm, 1.3, 0.0)};
   measure(runs, truth);
-  // Held at a wrong prior, the new constants miss what the old ones had right.
+  // With a wrong prior, the new constants miss what the old ones had right.
   const auto worse = fit_costs(runs, {key("", SoftwareCost::gemm, 1.0, 0.001)});
   REQUIRE(worse);
   const FitComparison compared = compare_fits(runs, truth, *worse);
   CHECK(compared.unseen == 8);
   CHECK(compared.before_pct == Approx(0.0).margin(1e-9));
   CHECK(compared.worse());
-  // Of runs that the old constants were fitted to, the recorded error counts.
+  // For runs that the old constants were fitted to, the recorded error counts.
   const auto good = fit_costs(runs, {key("", SoftwareCost::gemm, 1.0, 5.0)});
   REQUIRE(good);
   const FitComparison same = compare_fits(runs, good->files, *good);

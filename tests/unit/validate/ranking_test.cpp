@@ -36,7 +36,7 @@ TEST_CASE("Spearman's rank correlation is 1 in order, -1 in reverse, and by hand
 }
 
 TEST_CASE("plans of one model on the same devices are ranked by the time of a sequence", "[unit][validate]") {
-  // b is predicted fastest and measured 25 % slower than a; c is last in both.
+  // b is predicted fastest but measured 25 % slower than a; c is last in both.
   const std::vector<Ranking> r = rankings({row("x", "a", 2.0, 2.0), row("y", "a", 1.0, 1.0), row("x", "b", 1.9, 2.5),
                                            row("x", "c", 9.0, 8.0), row("y", "b", 1.0, 1.0)});
   REQUIRE(r.size() == 1);  // y has two plans
@@ -65,9 +65,9 @@ TEST_CASE("a plan that was measured twice counts once, with its mean; batches co
   CHECK(r[0].plans == std::vector<RankedPlan>{{"x b", 2.0, 1.8}, {"x c", 3.0, 3.0}, {"x a", 4.0, 4.0}});
 }
 
-// What a planner is for.  Of nine groups one has a plan that took 60 % longer than predicted (bs-tr3m-L48), and two
-// have plans that are as close together as two measurements of one of them (bs-prequel-L726 and L776, 5 % apart):
-// docs/validate.md.
+// A planner must get this right. Among nine groups one has a plan that took 60 % longer than predicted (bs-tr3m-L48),
+// and two have plans that are as close together as two measurements of one of them (bs-prequel-L726 and L776, 5 %
+// apart): docs/validate-results.md.
 TEST_CASE("of the shipped table's plans the one predicted best was measured within 2 % of the best",
           "[unit][validate]") {
   Diagnostics d;

@@ -5,7 +5,7 @@
 
 namespace orrery::test {
 
-/// A GPT of 22 billion parameters on one DGX A100: every cell that a plan needs.
+/// A GPT of 22 billion parameters on one DGX A100, with every cell that a plan needs.
 inline MeasuredRun dense_run() {
   MeasuredRun r;
   r.id = "dense";

@@ -62,7 +62,7 @@ TEST_CASE("a run priced by its program's name costs what the table's rows of it 
   }
 }
 
-// The table says in words what ran in each row; the files of costs name rows by id alone.
+// The table says in words which program ran in each row; the files of costs name rows by id alone.
 TEST_CASE("measured runs of a program are those of the table that name it, and others are named", "[unit][validate]") {
   Diagnostics d;
   const auto table = read_runs(std::filesystem::path(ORRERY_SOURCE_DIR) / "traces" / "measured" / "runs.csv", d);

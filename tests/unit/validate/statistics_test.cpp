@@ -20,7 +20,7 @@ TEST_CASE("a summary is what one computes by hand", "[unit][validate]") {
   // Sizes in order: 1 2 3 4.  Mean 10 / 4; median (2 + 3) / 2; ceil(3.6) = 4th: 4; bias (1 - 2 + 3 - 4) / 4.
   const ErrorSummary four = summarize_errors({1.0, -2.0, 3.0, -4.0});
   CHECK(four == ErrorSummary{4, 2.5, 2.5, 4.0, 4.0, -0.5});
-  // Of ten sizes 1 .. 10 the 9th is p90 (0.9 x 10 is whole); of eleven the ceil(9.9) = 10th.
+  // With ten sizes 1 .. 10 the 9th is p90 (0.9 x 10 is whole); with eleven the ceil(9.9) = 10th.
   std::vector<double> ten;
   for (int i = 1; i <= 10; ++i) ten.push_back(i);
   CHECK(summarize_errors(ten).p90_pct == 9.0);

@@ -155,9 +155,9 @@ TEST_CASE("what a framework holds beside tensors is its rule, unless the notes s
   CHECK(memory() == FrameworkMemory{});
 }
 
-// LLaMA-3 8B, two sequences of 8192: of a token query and attention's result 4096 each, value 1024, gate 14336, down
-// 4096 elements of 2 bytes, and 32 log-sums of 4.  Of query, key, value, output, gate, up, down every second is made
-// again.
+// LLaMA-3 8B, two sequences of 8192. A token has query and attention's result of 4096 each, value 1024, gate 14336 and
+// down 4096 elements of 2 bytes, and 32 log-sums of 4. Every second of query, key, value, output, gate, up, down is
+// computed again.
 TEST_CASE("choice by operation keeps every second product and attention's result", "[unit][validate]") {
   MeasuredRun row;
   PlannedRun run;
@@ -212,8 +212,8 @@ TEST_CASE("the shipped table is predicted but for at most a tenth of its full co
     skipped += s.full_configuration ? 1 : 0;
   }
   CHECK(10 * skipped <= v.full_configurations);
-  // Nothing is fitted to memory, so the errors of the shipped table are those of the rules: reserved memory is held
-  // to 3 % in the mean, allocated to 1 %.
+  // Nothing is fitted to memory, so the errors of the shipped table are those of the rules. Reserved memory is held to
+  // 3 % in the mean, allocated to 1 %.
   CHECK(summary_of_all(v).memory.n >= 23);
   CHECK(summary_of_all(v).memory.mape_pct <= 1.0);
   CHECK(summary_of_all(v).reserved.n >= 28);
@@ -230,7 +230,8 @@ TEST_CASE("most measured times lie inside their intervals", "[unit][validate]") 
     CHECK(r.low <= r.step);
     CHECK(r.step <= r.high);
   }
-  // Intervals hold eight runs in ten that the constants have not seen, and more of those that they were fitted to.
+  // Intervals hold eight in ten of the runs that the constants have not seen, and more of those that they were fitted
+  // to.
   CHECK(interval_coverage(v) >= 0.8);
   CHECK(interval_coverage(v) <= 0.95);
 }

@@ -91,7 +91,7 @@ TEST_CASE("No algorithm beats the lower bounds of equal links", "[property][coll
         const auto time = collective_time(kind, Bytes::of(n), shape, algorithm, links);
         if (!time) continue;
         CAPTURE(i, p, a, b, n, static_cast<int>(kind), static_cast<int>(algorithm));
-        // All but a permute need word from everybody.
+        // In all collectives but a permute, every rank needs data from every other.
         CHECK(time->base() >= (kind == Kind::permute ? a : least_latency) * (1 - 1e-12));
         CHECK(time->base() >= bandwidth_bound(kind, n, p, b) * (1 - 1e-12));
       }
@@ -143,8 +143,8 @@ TEST_CASE("The choice is the least of the offered algorithms", "[property][colle
   }
 }
 
-// Every level's cut must be passed: from a unit with few members, all that its
-// members need from outside comes over their own links.
+// Every level's cut must be passed. In a unit with few members, everything that they need from outside comes over their
+// own links.
 TEST_CASE("No all-gather beats the narrowest cut", "[property][collective]") {
   const std::uint64_t seed = 24;
   CAPTURE(seed);

@@ -1,5 +1,5 @@
-// Collectives emulated step by step: every rank holds real numbers, every
-// message is counted and timed, and the result must be the collective's.
+// Collectives emulated step by step. Every rank holds real numbers, every message is counted and timed, and the result
+// must be the collective's.
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -13,7 +13,7 @@ using namespace orrery;
 
 namespace {
 
-// The emulation adds the same terms one by one: a rounding each.
+// The emulation adds the same terms one by one, with a rounding each.
 bool close(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b) + 1e-18; }
 
 /// A group that fills `sizes[l]` units at every level l, with random links
@@ -58,11 +58,10 @@ LevelGroup random_group(std::mt19937_64& random, bool powers_of_two, std::size_t
   return g;
 }
 
-/// One ring of asynchronous ranks: a send starts when its chunk is there and
-/// the sender's last transmission is over; it arrives a latency after it left.
-/// Reduce-scatter, then (for all-reduce) all-gather.  Checks the sums.
+/// One ring of asynchronous ranks: a send starts when its chunk is there and the sender's last transmission is over; it
+/// arrives a latency after it left. It runs reduce-scatter, then (for all-reduce) all-gather. It checks the sums.
 double emulate_ring(std::uint32_t p, double chunk_bytes, const std::vector<LinkCost>& hop, bool all_reduce) {
-  // value[i][c]: which ranks' contributions rank i has added into chunk c, as a sum of distinct powers.
+  // value[i][c] tells whose contributions rank i has added into chunk c, as a sum of distinct powers.
   std::vector<std::vector<std::uint64_t>> value(p, std::vector<std::uint64_t>(p));
   for (std::uint32_t i = 0; i < p; ++i) {
     for (std::uint32_t c = 0; c < p; ++c) value[i][c] = std::uint64_t{1} << i;
@@ -117,9 +116,8 @@ TEST_CASE("On equal links the ring formula is the emulated ring", "[property][ri
   }
 }
 
-// The formula adds the latency of the slowest p - 1 hops to the time of the
-// narrowest hop; the asynchronous ring overlaps the two in part.  It takes at
-// least the narrowest hop's time, at least each chunk's way round, and never
+// The formula adds the latency of the slowest p - 1 hops to the time of the narrowest hop; the asynchronous ring
+// overlaps the two in part. It takes at least the narrowest hop's time and at least each chunk's way round, and never
 // more than the formula.
 TEST_CASE("On unequal levels the ring formula bounds the emulated ring closely", "[property][ring]") {
   const std::uint64_t seed = 12;
@@ -159,14 +157,14 @@ TEST_CASE("Recursive all-gather by levels moves what the formula charges", "[pro
     CAPTURE(i, p, block);
     std::vector<std::set<std::uint32_t>> held(p);
     for (std::uint32_t r = 0; r < p; ++r) held[r] = {r};
-    // From the outermost level inwards: among the q members that differ at this
-    // level only, rounds of doubling distance; the last sends what is missing.
+    // Goes from the outermost level inwards. Among the q members that differ only at this level there are rounds of
+    // doubling distance; the last sends what is missing.
     double time = 0.0;
     for (std::size_t l = g.sizes.size(); l-- > 0;) {
       std::uint32_t stride = 1;
       for (std::size_t k = 0; k < l; ++k) stride *= g.sizes[k];
       const std::uint32_t q = g.sizes[l];
-      // parts[r]: in order of distance, the sets that came from r, r + 1, ... along this level.
+      // parts[r] has in order of distance the sets that came from r, r + 1, ... along this level.
       std::vector<std::vector<std::set<std::uint32_t>>> parts(p);
       for (std::uint32_t r = 0; r < p; ++r) parts[r] = {held[r]};
       for (std::uint32_t distance = 1; distance < q; distance *= 2) {
@@ -213,7 +211,7 @@ TEST_CASE("Recursive doubling all-reduce by levels moves what the formula charge
       std::uint32_t core = 1;
       while (2 * core <= q) core *= 2;
       const std::uint32_t extra = q - core;
-      // Whom member r meets along this level: the one with coordinate `at` there.
+      // The partner of member r along this level: the one with coordinate `at` there.
       const auto along = [&](std::uint32_t r, std::uint32_t at) { return r - r / stride % q * stride + at * stride; };
       const auto add = [&](std::vector<std::set<std::uint32_t>>& into, std::uint32_t r, std::uint32_t from) {
         for (const std::uint32_t x : summed[from]) REQUIRE(into[r].insert(x).second);  // nothing is added twice
@@ -272,7 +270,7 @@ TEST_CASE("All-to-all by rounds delivers every block with the charged bytes", "[
   const LinkCost link{microsecond, gigabyte_per_second};
   for (std::uint32_t p = 2; p <= 40; ++p) {
     CAPTURE(p);
-    // A block travels its distance bit by bit; position[d]: how far blocks of distance d have come.
+    // A block travels its distance bit by bit; position[d] says how far blocks of distance d have come.
     std::vector<std::uint32_t> position(p, 0);
     double time = 0.0;
     const double block = 1000.0;

@@ -38,8 +38,8 @@ struct Machine {
   std::optional<CollectiveAlgorithm> algorithm;
 };
 
-/// Of every way in which sim/cost prices: NCCL's model, the library's algorithms each alone and the best of all, rates
-/// by size, sums in switches, cores of one machine.
+/// A machine for every way in which sim/cost prices: NCCL's model, the library's algorithms, each alone and the best of
+/// all, rates by size, sums in switches, cores of one machine.
 Machine machine(std::uint64_t seed, std::uint32_t ranks) {
   Machine m;
   m.cluster = test::small_cluster((ranks + 3) / 4, 4, 80.0 * gibibyte);
@@ -83,7 +83,7 @@ double worst(const DerivedNumber& n) {
 
 }  // namespace
 
-// The tree is evaluated from its given numbers alone, which takes no part in pricing.
+// The tree is evaluated from its given numbers alone, which pricing itself never does.
 TEST_CASE("Every price of a random plan follows from the numbers that explain it", "[property][cost]") {
   std::size_t ops = 0;
   for (std::uint64_t seed = 1; seed <= 350; ++seed) {
@@ -108,7 +108,7 @@ TEST_CASE("Every price of a random plan follows from the numbers that explain it
               charged = std::max(charged, prices.of_transfer(c, id, exchange->transfers.first + t));
             }
           }
-          // Rounded to whole picoseconds, and sums taken in another order.
+          // The result is rounded to whole picoseconds, and sums are taken in another order.
           const double ps = 1e12 * evaluate(why);
           const double off = std::abs(ps - static_cast<double>(charged));
           const double apart = worst(why);

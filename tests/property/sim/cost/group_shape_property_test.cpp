@@ -42,8 +42,8 @@ Mesh random_mesh(std::mt19937_64& random, std::uint64_t devices) {
 
 }  // namespace
 
-// What lets bounds of one mesh stand for another: a group's shape follows from how each of its axes lies, whatever the
-// order and the sizes of the others.
+// This law lets bounds of one mesh stand for another: a group's shape follows from how each of its axes lies, whatever
+// the order and the sizes of the others.
 TEST_CASE("Groups over axes that lie alike have one shape on all aligned meshes", "[property][group-shape]") {
   const std::uint64_t seed = 20261125;
   CAPTURE(seed);

@@ -46,7 +46,7 @@ TEST_CASE("No matrix product beats the roofline, whatever its shape", "[property
     CAPTURE(i, m, n, k);
     CHECK(time >= flops / peak);
     CHECK(time >= bytes / bandwidth);
-    // Twice the depth: never less, and at most twice, since only the start of a tile is shared.
+    // Twice the depth takes never less time, and at most twice as much, since only the start of a tile is shared.
     const double deeper = cost.gemm({m, n, 2 * k, false, false}, DType::bf16).base();
     CHECK(deeper >= time);
     CHECK(deeper <= 2 * time);

@@ -129,11 +129,11 @@ TEST_CASE("Where NCCL prices, its price is the collective's, and no faster than 
       CHECK(*choice.moving <= choice.time);
       CHECK(choice.time == NcclCost(cluster, k).price(kind, n, shape)->time);
       CHECK(cost.choose(kind, 2.0 * n, shape).time >= choice.time);
-      // A choice of one's own is never faster than NCCL's.
+      // A forced choice is never faster than NCCL's.
       CHECK(cost.choose(kind, n, shape, CollectiveAlgorithm::ring).time >= choice.time);
       CHECK(cost.choose(kind, n, shape, CollectiveAlgorithm::tree).time >= choice.time);
     }
-    // Sends and receives are not NCCL's to tune.
+    // NCCL does not tune sends and receives.
     CHECK_FALSE(cost.choose(Kind::all_to_all, n, shape).nccl);
     CHECK_FALSE(cost.choose(Kind::all_reduce, n, shape, CollectiveAlgorithm::recursive).nccl);
   }

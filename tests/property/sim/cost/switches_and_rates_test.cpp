@@ -29,7 +29,7 @@ ClusterSpec random_cluster(std::mt19937_64& random) {
                        Seconds::of(std::pow(10.0, uniform(random, -6.5, -5)))};
     if (random() % 2 == 0) level.switches = static_cast<SwitchSum>(random() % 2);
     if (random() % 2 == 0) {
-      // From the largest size down: rates fall by at most as much as sizes do.
+      // Sizes go from the largest down, and rates fall by at most as much as sizes do.
       double size = std::pow(10.0, uniform(random, 4, 8)), rate = level.bandwidth.base();
       for (std::uint64_t points = random() % 6 + 1; points > 0; --points) {
         level.rates.insert(level.rates.begin(), {Bytes::of(size), Bandwidth::of(rate)});
@@ -58,7 +58,7 @@ std::vector<std::uint32_t> random_devices(const ClusterSpec& c, std::mt19937_64&
 
 }  // namespace
 
-// What bounds rest on: time grows with bytes, and parts together never cost less than the whole.
+// Bounds rest on this: time grows with bytes, and parts together never cost less than the whole.
 TEST_CASE("With rates by size and switches that add, more bytes cost more, and in parts no less",
           "[property][collective]") {
   const std::uint64_t seed = 51;
@@ -132,7 +132,7 @@ TEST_CASE("Switches add where every level that a group crosses says so", "[prope
     bool all = true;
     std::uint32_t unit = 1;
     for (const NetworkLevel& level : cluster.levels) {
-      // Crossed: two members share a unit of this level, but none of the level below.
+      // A level is crossed if two members share a unit of it, but none of the level below.
       bool crossed = false;
       for (const std::uint32_t d : devices) {
         for (const std::uint32_t e : devices) {
@@ -147,7 +147,7 @@ TEST_CASE("Switches add where every level that a group crosses says so", "[prope
       CHECK(collective_time(kind, byte, shape, CollectiveAlgorithm::in_network, cost.links()).has_value() == all);
     }
     CHECK_FALSE(collective_time(Kind::all_gather, byte, shape, CollectiveAlgorithm::in_network, cost.links()));
-    // One's own choice is taken where it exists, and is a ring elsewhere.
+    // A forced choice is taken where it exists, and is a ring elsewhere.
     const auto own = cost.choose(Kind::all_reduce, byte, shape, CollectiveAlgorithm::in_network);
     CHECK((own.algorithm == CollectiveAlgorithm::in_network) == all);
     (all ? with : without) += 1;

@@ -11,8 +11,8 @@
 #include "tests/support/random_plan.hpp"
 #include "tests/support/tiny_model.hpp"
 
-// A step folded over ranks that behave alike is the step of every rank: on random plans, fabrics, routes and
-// stragglers, ops come in the same order, at the same times but for rounding.
+// A step folded over ranks that behave alike is the step of every rank. On random plans, fabrics, routes and
+// stragglers, ops come in the same order, at the same times except for rounding.
 
 using namespace orrery;
 
@@ -44,7 +44,7 @@ Case draw(std::uint64_t seed, std::uint32_t max_ranks) {
   return c;
 }
 
-/// `seed`: of the routes, and which rule they follow.
+/// `seed` decides the routes, and the rule that they follow.
 Simulation play(const Case& c, bool expand, std::uint64_t seed) {
   const CostModel costs(*c.run.cluster, Calibration{}, c.run.plan.mesh, c.run.plan.placement, std::nullopt);
   SimulateOptions options = c.options;
@@ -55,7 +55,7 @@ Simulation play(const Case& c, bool expand, std::uint64_t seed) {
   return simulate(c.run, c.program, costs, options);
 }
 
-/// Ops by their starts; of those at one instant the first in the list.
+/// Ops by their starts; among those of one instant the first in the list comes first.
 std::vector<std::uint32_t> order_of(const RankTrace& trace) {
   std::vector<std::uint32_t> order(trace.spans.size());
   std::iota(order.begin(), order.end(), 0U);
@@ -64,7 +64,7 @@ std::vector<std::uint32_t> order_of(const RankTrace& trace) {
   return order;
 }
 
-/// Folded beside expanded; returns the two.
+/// Compares a folded with an expanded step; returns the two.
 std::pair<Simulation, Simulation> compare(const Case& c, std::uint64_t seed) {
   Simulation folded = play(c, false, seed), expanded = play(c, true, seed);
   REQUIRE(folded.trace.ranks.size() == expanded.trace.ranks.size());
@@ -81,7 +81,7 @@ std::pair<Simulation, Simulation> compare(const Case& c, std::uint64_t seed) {
     CHECK(apart <= 4);
     CHECK(order_of(folded.trace.ranks[r]) == order_of(expanded.trace.ranks[r]));
   }
-  // Means over ranks, and bytes by link: sums in another order.
+  // Means over ranks, and bytes by link, are sums in another order.
   CHECK(folded.report.compute.base() == Approx(expanded.report.compute.base()).epsilon(1e-12));
   CHECK(folded.report.exposed_communication.base() ==
         Approx(expanded.report.exposed_communication.base()).epsilon(1e-9).margin(1e-12));
@@ -131,7 +131,7 @@ TEST_CASE("the critical path explains the whole step, and faster ops save at mos
       CHECK((!g.links || c.fabric));
       if (c.fabric) continue;  // what one message is spared may crowd another
       CHECK(g.saved >= 0);
-      // Tenths are of whole picoseconds; noise is drawn anew for shorter ops.
+      // Tenths are rounded to whole picoseconds, and noise is drawn anew for shorter ops.
       const auto ops = static_cast<std::int64_t>(path.steps.size());
       if (!c.options.noise) CHECK(g.saved <= g.on_path / 10 + ops);
     }
@@ -139,7 +139,7 @@ TEST_CASE("the critical path explains the whole step, and faster ops save at mos
   CHECK(handovers > 100);
 }
 
-// The fabric written out with such links gives the same step, and what is never full brings nothing.
+// The fabric written out with such links gives the same step, and faster links that are never full save nothing.
 TEST_CASE("a faster link saves what a fabric with such links saves", "[property][sim]") {
   std::uint32_t save = 0, idle = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
@@ -191,8 +191,8 @@ TEST_CASE("folded equals expanded in order and in time", "[property][simulate][n
 }
 
 // 32 nodes of two GPUs, four nodes to a leaf by rails, half the bandwidth above: tensor ranks in a node, the four
-// stages of a pipeline on one leaf, eight replicas.
-// Cables between leaves and spines, drawn by seed, have failed; a plan that is cut off says so folded and expanded.
+// stages of a pipeline on one leaf, eight replicas. Cables between leaves and spines, drawn by seed, have failed. A
+// plan that is cut off says so both folded and expanded.
 TEST_CASE("folded equals expanded around failed links", "[property][simulate][net]") {
   std::uint32_t around = 0, cut = 0;
   for (std::uint64_t seed = 1; seed <= 90; ++seed) {

@@ -12,7 +12,7 @@
 #include "tests/support/random_plan.hpp"
 #include "tests/support/tiny_model.hpp"
 
-// Jobs side by side on one fabric: what they share no link with changes nothing, what they share is shared alike, and
+// Jobs side by side on one fabric. Jobs that share no link do not change each other, shared links are shared alike, and
 // every job sends the bytes that it sends alone.
 
 using namespace orrery;
@@ -141,7 +141,7 @@ TEST_CASE("one job for one step is the step that simulate plays, with its loads"
       CHECK(jobs.jobs[0].last.step_time == one.report.step_time);
       CHECK(jobs.events == one.events);
       CHECK(jobs.jobs[0].rank_classes == one.rank_classes);
-      // Counted by traffic here, by flow there: sums in another order.
+      // Bytes are counted by traffic here and by flow there, so sums are in another order.
       REQUIRE(jobs.links.size() == one.links.size());
       for (std::size_t l = 0; l < one.links.size(); ++l) {
         CHECK(jobs.links[l].link == one.links[l].link);
@@ -169,7 +169,7 @@ TEST_CASE("every job's step sends over each link what it sends alone", "[propert
     }
     REQUIRE(together.links.size() == alone.size());
     for (const SharedLoad& l : together.links) {
-      // Folded otherwise, so summed in another order.
+      // The jobs are folded otherwise, so sums are in another order.
       for (std::size_t j = 0; j < c.jobs.size(); ++j) {
         CHECK(l.by_job[j].base() == Approx(alone[l.link][j]).epsilon(1e-12));
       }
@@ -186,8 +186,8 @@ TEST_CASE("folded jobs equal expanded ones", "[property][simulate][net]") {
     if (seed % 5 == 0) c.jobs[0].stragglers = Stragglers{seed, 1, 1.5};
     const Fabric fabric = test::random_fabric(seed, c.cluster.nodes, 2);
     const JobsSimulation folded = play(c.jobs, fabric, seed, false, 1);
-    // Traffic that meets other traffic is chaotic (docs/network.md): where one job's step is as long as many of
-    // another's, sums in another order part their histories in the end.
+    // Traffic that meets other traffic is chaotic (docs/network-model.md). Where one job's step is as long as many of
+    // another's, sums in another order finally part their histories.
     const bool many =
         std::any_of(folded.jobs.begin(), folded.jobs.end(), [](const JobResult& r) { return r.steps > 4; });
     if (many) continue;
@@ -195,7 +195,7 @@ TEST_CASE("folded jobs equal expanded ones", "[property][simulate][net]") {
     const JobsSimulation expanded = play(c.jobs, fabric, seed, true, 1);
     for (std::size_t j = 0; j < c.jobs.size(); ++j) {
       CHECK(folded.jobs[j].steps == expanded.jobs[j].steps);
-      // As of one step (folding_test.cpp), for a few: picoseconds of rounding.
+      // The margin is that of one step (folding_test.cpp), for a few: picoseconds of rounding.
       CHECK(std::abs(folded.jobs[j].longest.base() - expanded.jobs[j].longest.base()) <= 8e-12);
       CHECK(std::abs(folded.jobs[j].shortest.base() - expanded.jobs[j].shortest.base()) <= 8e-12);
       folded_ranks += folded.jobs[j].rank_classes;
@@ -213,8 +213,8 @@ TEST_CASE("folded jobs equal expanded ones", "[property][simulate][net]") {
   CHECK(folded_ranks < ranks);
 }
 
-// Two leaves with one cable between them and the spine: each job has a rank on either leaf, so that all that it reduces
-// crosses the cable, beside the same of the other.
+// There are two leaves with one cable between them and the spine. Each job has a rank on either leaf, so everything
+// that it reduces crosses the cable, beside the same of the other.
 TEST_CASE("two equal jobs over one shared cable are slowed alike, and each has half of it",
           "[property][simulate][net]") {
   Case c;
@@ -233,8 +233,8 @@ TEST_CASE("two equal jobs over one shared cable are slowed alike, and each has h
   CHECK(a.shortest == b.longest);  // steps stay side by side
   CHECK(a.exposed_communication == b.exposed_communication);
   CHECK(a.step_time > alone.jobs[0].step_time);
-  // What is reduced moves half as fast, and nothing else takes longer: each op of communication waits its latency, then
-  // takes twice as long for its bytes.
+  // Reductions move half as fast, and nothing else takes longer. Each op of communication waits its latency, then takes
+  // twice as long for its bytes.
   const double moving = 2.0 * (a.step_time.base() - alone.jobs[0].step_time.base());
   CHECK(moving > 0.0);
   CHECK(moving <= 2.0 * alone.jobs[0].exposed_communication.base() * (1.0 + 1e-9));
@@ -264,7 +264,7 @@ TEST_CASE("a job with short steps repeats them until the long ones of the other 
   CHECK(s.jobs[1].steps == 3);
   CHECK(s.jobs[0].steps == static_cast<std::uint32_t>(3.0 * ratio));
   CHECK(s.time.base() == Approx(3.0 * s.jobs[1].step_time.base()).epsilon(1e-12));
-  // The last step of the long one, and what the short one did meanwhile, step after step.
+  // The last step of the long job, and what the short one did meanwhile, step after step.
   REQUIRE(s.jobs[1].timeline.size() == 1);
   CHECK(s.jobs[0].timeline.size() >= static_cast<std::size_t>(ratio));
   CHECK(s.jobs[0].timeline.size() <= static_cast<std::size_t>(ratio) + 2);
@@ -306,7 +306,7 @@ TEST_CASE("on the links that a cluster's levels promise, what is alone takes its
     CHECK(shared.report.step_time == alone.report.step_time);
     CHECK(shared.history_hash == alone.history_hash);
     CHECK(shared.links.size() > 0);
-    // It can be written, and read back as the same wires.
+    // The fabric can be written, and read back as the same wires.
     Diagnostics wrong;
     const auto again = parse_fabric(write_fabric(spec), "again.toml", wrong);
     INFO(render(wrong));
@@ -329,7 +329,7 @@ TEST_CASE("histories have one number for one history", "[property][simulate][net
     other.join();
     CHECK(left.history_hash == first.history_hash);
     CHECK(right.history_hash == first.history_hash);
-    // Without shared links rounding is none: folded is expanded.
+    // Without shared links there is no rounding, so folded equals expanded.
     SimulateOptions options;
     const Simulation folded = simulate(c.runs[0], c.programs[0], c.costs[0], options);
     options.expand = true;

@@ -13,8 +13,8 @@
 #include "tests/support/random_plan.hpp"
 #include "tests/support/tiny_model.hpp"
 
-// Clusters of several kinds of nodes: every rank computes at the pace of its own device, and what ranks do together
-// goes at that of the slowest, in estimates and simulations alike.
+// Clusters of several kinds of nodes. Every rank computes at the pace of its own device, and ops that ranks do together
+// go at the pace of the slowest, in estimates and simulations alike.
 
 using namespace orrery;
 
@@ -34,7 +34,7 @@ struct Case {
   }
 };
 
-/// Times the least factor for compute and memory, and for links.
+/// Slower by at least the factor for compute and memory, and for links.
 OtherNodes slower(const ClusterSpec& c, std::uint32_t first, std::uint32_t count, double pace, double links) {
   OtherNodes other{first, count, c.device, {}};
   other.device.name = "slow";
@@ -44,8 +44,8 @@ OtherNodes slower(const ClusterSpec& c, std::uint32_t first, std::uint32_t count
   return other;
 }
 
-/// A random plan on two to five nodes or more, one to three ranges of which are others.  `pace` below 1: these are
-/// slower at everything.
+/// A random plan on two to five nodes or more, where one to three ranges of nodes are others. With `pace` below 1 these
+/// are slower at everything.
 Case draw(std::uint64_t seed, bool only_slower, bool plain = false) {
   test::RandomRunLimits limits;
   limits.max_ranks = 16;
@@ -112,7 +112,7 @@ TEST_CASE("estimate <= simulate, and folded equals expanded, on nodes of several
     closer += estimated.step_time.base() > 0.98 * folded.report.step_time.base() ? 1 : 0;
   }
   CHECK(parted > 40);
-  CHECK(closer > 120);  // the slowest column of ranks nearly always is what decides
+  CHECK(closer > 120);  // the slowest column of ranks decides in nearly all cases
 }
 
 TEST_CASE("over shared links folded equals expanded too, on nodes of several kinds", "[property][sim]") {
@@ -149,7 +149,7 @@ TEST_CASE("other nodes that are no different change nothing", "[property][sim]")
     c.calibration.others.clear();
     const Simulation equal = c.play();
     // Where one group lies unlike the others, collectives of equal nodes cost what the slowest group of all pays; kinds
-    // that never meet in a group pay apart.
+    // that never meet in a group pay separately.
     CHECK(mixed.report.step_time <= equal.report.step_time);
     if (is_aligned(c.run.plan.mesh, *c.run.cluster) && c.run.plan.placement.empty()) {
       CHECK(mixed.history_hash == equal.history_hash);
@@ -179,8 +179,8 @@ TEST_CASE("a cluster of fast and slow nodes lies between one of fast nodes and o
   }
 }
 
-// Four stages, one to a node; the two last nodes are slower at all things.  Stages do nothing together but hand over
-// activations, so each op takes what it takes on equal nodes of its own kind.
+// Four stages, one to a node; the two last nodes are slower at all things. Stages do nothing together but hand over
+// activations, so each op takes the time that it takes on equal nodes of its own kind.
 TEST_CASE("stages on nodes of their own kind take what they take there", "[property][sim]") {
   Case c;
   c.run.model = test::tiny_llama({.layers = 4, .hidden = 32, .heads = 4, .vocabulary = 64, .tied = false});
@@ -210,7 +210,7 @@ TEST_CASE("stages on nodes of their own kind take what they take there", "[prope
     const Trace& own = r < 4 ? fast : slow;
     for_each_op(c.program, c.program.classes[class_of(c.program, Rank{r})].step, [&](const OpRun& run) {
       const bool collective = std::holds_alternative<Collective>(run.op->action);
-      // Norms of gradients are summed over all stages: at the pace of the slow ones.
+      // Norms of gradients are summed over all stages, at the pace of the slow ones.
       const bool everyone =
           collective && group_size(c.program[std::get<Collective>(run.op->action).group], c.program.mesh) > 2;
       if (std::holds_alternative<Exchange>(run.op->action)) return;
@@ -222,8 +222,8 @@ TEST_CASE("stages on nodes of their own kind take what they take there", "[prope
   CHECK(kernels > 500);
 }
 
-// One node of two is twice as slow at compute and has a quarter of the network.  Data parallelism goes in lock-step:
-// the step is that of two such nodes, and a pipeline's worth of work on the fast node's ranks is waited for by nobody.
+// One node of two is twice as slow at compute and has a quarter of the network. Data parallelism goes in lock-step, so
+// the step is that of two such nodes. A pipeline's work on the fast node's ranks makes no rank wait.
 TEST_CASE("the slowest node decides where all go in lock-step", "[property][sim]") {
   Case c;
   c.run.model = test::tiny_llama({.layers = 4, .hidden = 32, .heads = 4, .vocabulary = 64});
@@ -243,11 +243,11 @@ TEST_CASE("the slowest node decides where all go in lock-step", "[property][sim]
   slow.calibration.others.clear();
   CHECK(c.play().report.step_time == slow.play().report.step_time);
   CHECK(estimate(c.run, c.program, c.costs()).step_time == slow.play().report.step_time);
-  // Half the devices have half the peak: 0.75 of the eight's.
+  // Half the devices have half the peak, so the sum is 0.75 of the eight's.
   CHECK(total_peak(*c.run.cluster, Precision::bf16, 8)->base() == Approx(8 * 0.75 * 20e12));
 }
 
-// A ring over nodes, one of which has a quarter of the cables, on the links that the cluster promises.
+// A ring over nodes, one of which has a quarter of the cables, on the links that the cluster implies.
 TEST_CASE("on the links of a cluster of several kinds what is alone takes its price", "[property][sim][net]") {
   for (const std::uint32_t per_node : {1U, 4U}) {
     Case c;
@@ -269,7 +269,7 @@ TEST_CASE("on the links of a cluster of several kinds what is alone takes its pr
     CHECK(spec.other_nodes[0].first == 1);
     CHECK(spec.other_nodes[0].share[static_cast<std::size_t>(LinkKind::network)] == 0.25);
     const Fabric fabric(spec);
-    // The NIC of node 1 has a quarter of that of node 0, either way.
+    // The NIC of node 1 has a quarter of the bandwidth of node 0's, in both directions.
     const auto network_link = [&](std::uint32_t node) {
       return fabric.link(fabric.links_named(fmt::format("node {} nic 0 -> leaf 0", node)).front()).bandwidth;
     };

@@ -8,8 +8,8 @@
 #include "tests/support/random_plan.hpp"
 #include "tests/support/tiny_model.hpp"
 
-// What sharing links does to a step, on random plans: nothing where links are wide, never anything but delay, and no
-// byte more or less than the Program sends.
+// The effect of shared links on a step, on random plans. Wide links change nothing, others only ever delay, and the
+// bytes are exactly those that the Program sends.
 
 using namespace orrery;
 
@@ -109,10 +109,10 @@ TEST_CASE("sharing links delays, and lets no op end earlier", "[property][simula
     }
     slower += shared.report.step_time > alone.report.step_time ? 1 : 0;
   }
-  CHECK(slower >= 20);  // those with several GPUs to a node and traffic between nodes
+  CHECK(slower >= 20);  // plans with several GPUs to a node and traffic between nodes
 }
 
-// Rates by size and sums in switches are in prices; links then carry less at once, or other bytes, and never more than
+// Rates by size and sums in switches are in prices. Links then carry less at once, or other bytes, and never more than
 // a price allows.
 TEST_CASE("rates by size and switches that add leave both laws standing", "[property][simulate][net]") {
   std::uint32_t by_switches = 0;
@@ -128,7 +128,7 @@ TEST_CASE("rates by size and switches that add leave both laws standing", "[prop
     const Fabric wide = fabric_of(c.nodes, c.per_node, c.per_node, 1000.0);
     const Fabric narrow = fabric_of(c.nodes, c.per_node, 1, 1.0);
     const Simulation alone = play(c, costs, nullptr), free = play(c, costs, &wide), shared = play(c, costs, &narrow);
-    // 1 ps for each op of a rank's list: sums of doubles and of whole picoseconds.
+    // The margin is 1 ps for each op of a rank's list: sums of doubles and of whole picoseconds.
     CHECK(estimate(c.run, c.program, costs).step_time.base() <=
           alone.report.step_time.base() + 1e-12 * static_cast<double>(alone.trace.ranks[0].spans.size()));
     for (std::size_t r = 0; r < alone.trace.ranks.size(); ++r) {
@@ -145,8 +145,9 @@ TEST_CASE("rates by size and switches that add leave both laws standing", "[prop
   CHECK(by_switches >= 10);
 }
 
-// One GPU to a node: what leaves it is what its rank sends.  The Program's totals are those of ring algorithms, which
-// carry whole bytes; shares of a payload that p does not divide differ by less than a byte for each member and step.
+// With one GPU to a node, a node's outgoing bytes are those that its rank sends. The Program's totals are those of ring
+// algorithms, which carry whole bytes; shares of a payload that p does not divide differ by less than a byte for each
+// member and step.
 TEST_CASE("links carry what the Program sends", "[property][simulate][net]") {
   for (std::uint64_t seed = 3; seed <= 360; seed += 3) {
     const Case c = draw(seed);

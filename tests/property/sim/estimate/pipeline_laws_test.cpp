@@ -120,9 +120,9 @@ TEST_CASE("1F1B's bubble has the latency term 2 c (M - floor(M / p))", "[propert
   }
 }
 
-// Derived, for a rank s of p that computes 1 + x times as long and m >= p: all m microbatches cross it, and what its
-// first p - 1 - s wait for hides as many of its delays: x (F + B)(m - (p - 1 - s)).  With 8 stages, 32 microbatches
-// and B = 2 F stage 3 costs 3.6 % at x = 5 % and 7.2 % at 10 %; m x / (m + p - 1) bounds them by 4.1 % and 8.2 %.
+// Derived, for a rank s of p that computes 1 + x times as long, and m >= p. All m microbatches cross it, and the wait
+// of its first p - 1 - s hides as many of its delays: x (F + B)(m - (p - 1 - s)). With 8 stages, 32 microbatches and B
+// = 2 F stage 3 costs 3.6 % at x = 5 % and 7.2 % at 10 %; m x / (m + p - 1) bounds them by 4.1 % and 8.2 %.
 TEST_CASE("a slow rank of 1F1B costs its share of the microbatches that do not hide it", "[property][schedule]") {
   constexpr Picoseconds forward = 1000, backward = 2000;
   for (const std::uint32_t p : {1U, 2U, 4U, 8U}) {
@@ -146,9 +146,10 @@ TEST_CASE("a slow rank of 1F1B costs its share of the microbatches that do not h
   }
 }
 
-// What the order of every schedule takes, run in exact integers with messages beside compute, that knows nothing of
-// lists, lanes and early receives.  Where ranks have neighbours on two sides for one direction, messages of both queue
-// on one lane, in the order of the lists: a tight order (ZB-V, DualPipe) whose messages come in another then waits.
+// The makespan of every schedule's order, run in exact integers with messages beside compute, without any knowledge of
+// lists, lanes and early receives. Where ranks have neighbours on two sides for one direction, messages of both queue
+// on one lane, in the order of the lists. A tight order (ZB-V, DualPipe) whose messages come in another order then
+// waits.
 TEST_CASE("a Program takes as long as the order of its schedule", "[property][schedule]") {
   test::Draws draw(13);
   std::array<int, 16> seen{};

@@ -9,8 +9,8 @@
 namespace orrery {
 namespace {
 
-/// Every forward and backward block of a module computes for `compute`, in its
-/// last kernel; every gather of weights takes `gather`; all else takes nothing.
+/// Every forward and backward block of a module computes for `compute`, in its last kernel; every gather of weights
+/// takes `gather`; everything else takes no time.
 Prices prices_of(const Program& program, Picoseconds compute, Picoseconds gather) {
   Prices prices;
   resize(prices, program);

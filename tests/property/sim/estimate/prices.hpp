@@ -24,9 +24,8 @@ class Draws {
   std::uint64_t count_ = 0;
 };
 
-/// Durations that no cluster has: communication from nothing to ten times
-/// compute, ops of length 0 and many equal ones, so that ties and every order
-/// of ends come up.
+/// Durations that no cluster has: communication from nothing to ten times compute, ops of length 0 and many equal ones.
+/// So ties and every order of ends come up.
 inline Prices random_prices(const Program& program, std::uint64_t seed, bool concurrent_lanes) {
   Prices prices;
   resize(prices, program);
@@ -42,7 +41,7 @@ inline Prices random_prices(const Program& program, std::uint64_t seed, bool con
       const bool computes = std::holds_alternative<Compute>(op.action);
       Picoseconds& price = prices.op[prices.first_op[b] + i];
       price = draw.in(0, computes ? longest_compute : longest_message);
-      // Members of a tied group issue the same collective from blocks of their own: one price.
+      // Members of a tied group issue the same collective from blocks of their own, so it has one price.
       const auto* collective = std::get_if<Collective>(&op.action);
       if (collective != nullptr && !program[collective->group].members.empty()) {
         price = Draws(seed + index(collective->group)).in(0, longest_message);

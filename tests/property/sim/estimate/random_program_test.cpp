@@ -39,7 +39,7 @@ std::vector<Wait> random_waits(Draws& draw, std::uint32_t ops) {
   return waits;
 }
 
-/// Appends an op that nobody of another class takes part in.
+/// Appends an op in which no rank of another class takes part.
 void random_local_op(Draws& draw, HandBlock& block, std::uint32_t& ops) {
   const auto waits = random_waits(draw, ops);
   switch (draw.in(0, 6)) {
@@ -108,8 +108,8 @@ Program random_program(std::uint64_t seed) {
 
 }  // namespace
 
-// Lowered programs use few of the shapes that blocks may have; these use all: collectives first, tails of every
-// lane, several lanes busy across blocks, opposite messages in one exchange.
+// Lowered programs use few of the shapes that blocks may have. These use all: collectives first, tails of every lane,
+// several lanes busy across blocks, opposite messages in one exchange.
 TEST_CASE("Estimate and simulate agree on programs that no lowering writes", "[property][estimate][simulate]") {
   Walk walk;
   CompiledProgram compiled;

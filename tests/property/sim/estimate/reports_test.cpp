@@ -52,8 +52,8 @@ Priced priced(std::uint64_t seed, std::uint32_t cores) {
 
 }  // namespace
 
-// Both add up the same whole picoseconds; dividing by 4 classes or by 16 ranks rounds differently, at most
-// one part in 2^52 for each of a few operations: 1e-14.
+// Both add up the same whole picoseconds. Dividing by 4 classes or by 16 ranks rounds differently, by at most one part
+// in 2^52 for each of a few operations: 1e-14.
 TEST_CASE("Estimate and simulate write the same report", "[property][estimate][simulate]") {
   Estimator estimator;
   for (std::uint64_t seed = 1; seed <= 120; ++seed) {
@@ -100,8 +100,8 @@ TEST_CASE("Estimate and simulate write the same report", "[property][estimate][s
   }
 }
 
-// With fewer cores than ranks the estimate counts a node's work over its cores, the simulation who runs when:
-// never less.  1 ps per op is allowed for whole picoseconds of shared progress.
+// With fewer cores than ranks the estimate divides a node's work by its cores, and the simulation decides which rank
+// runs when: it is never faster. 1 ps per op is allowed for whole picoseconds of shared progress.
 TEST_CASE("The estimate never exceeds the simulation where ranks share cores", "[property][estimate][simulate]") {
   int slower = 0;
   int only_collectives = 0;
@@ -115,19 +115,19 @@ TEST_CASE("The estimate never exceeds the simulation where ranks share cores", "
     const double slack = 1e-12 * static_cast<double>(s.trace.ranks[0].spans.size());
     CHECK(e.step_time.base() <= s.report.step_time.base() + slack);
     CHECK(s.trace.ranks.size() == p.program.mesh.size());
-    // All ranks are on one node of two cores: the cores do all ranks' work, whatever stage has more of it.
+    // All ranks are on one node of two cores. The cores do all ranks' work, whatever stage has more of it.
     const double work = e.compute.base() * static_cast<double>(p.program.mesh.size()) / 2.0;
     if (p.program.mesh.size() > 2) CHECK(e.step_time.base() >= work * (1.0 - 1e-12));
     slower += s.report.step_time > 1.01 * e.step_time ? 1 : 0;
     if (p.run.plan.mesh.size() <= 2 || p.run.plan.mesh.size(Axis::pipeline) > 1) continue;
-    // Without a pipeline a rank waits for collectives alone, whoever holds the cores.
+    // Without a pipeline a rank waits only for collectives, whichever rank holds the cores.
     ++only_collectives;
     idle_estimated = std::max(idle_estimated, e.bubble_fraction);
     idle_simulated = std::max(idle_simulated, s.report.bubble_fraction);
   }
   CHECK(slower > 0);  // the case is there at all
   CHECK(only_collectives > 0);
-  // What is left is the end of the step, after a rank's last op: up to the last op of the others that share its core.
+  // The rest is the end of the step, after a rank's last op: up to the last op of the others that share its core.
   CHECK(idle_estimated <= 0.25);
   CHECK(idle_simulated <= 0.25);
 }
@@ -139,7 +139,7 @@ TEST_CASE("The same plan gives the same bytes twice", "[property][estimate][simu
     CAPTURE(seed, test::describe(a.run));
     Estimator used;
     (void)used.estimate(priced(seed + 1, 0).run, priced(seed + 1, 0).program, priced(seed + 1, 0).costs);
-    // A used estimator and a fresh one, too: nothing is left over from the plan before.
+    // A used estimator and a fresh one agree too, because nothing is left over from the plan before.
     CHECK(write_report(used.estimate(a.run, a.program, a.costs)) == write_report(estimate(b.run, b.program, b.costs)));
     const SimulateOptions options{false, SimulateOptions::Ranks::all, {}};
     const Simulation x = simulate(a.run, a.program, a.costs, options);

@@ -14,8 +14,8 @@
 namespace orrery {
 namespace {
 
-/// Lets blocks run up to `most` times as often, alike in every class: the walk's
-/// short cut for repeated blocks must not matter.  Only blocks that meet nobody.
+/// Lets blocks run up to `most` times as often, alike in every class, to test the walk's short cut for repeated blocks.
+/// Only blocks that meet no other class are repeated.
 void repeat_more(Program& program, std::uint64_t seed, std::int64_t most) {
   std::set<std::uint32_t> meeting;
   for (std::uint32_t b = 0; b < program.blocks.size(); ++b) {
@@ -46,8 +46,8 @@ PlannedRun draw(std::uint64_t seed) {
 
 }  // namespace
 
-// Estimate evaluates blocks from remembered outcomes and classes by rendezvous; simulate keeps an event queue
-// and looks at every op.  Nothing is shared but the Program and the prices, which are integers: no tolerance.
+// Estimate evaluates blocks from remembered outcomes and classes by rendezvous; simulate keeps an event queue and looks
+// at every op. The two share only the Program and the prices, which are integers, so there is no tolerance.
 TEST_CASE("Estimate and simulate agree to the picosecond, busy, exposed and exchange time included",
           "[property][estimate][simulate]") {
   Walk walk;
@@ -160,7 +160,7 @@ TEST_CASE("The same seed gives the same noise, and noise never shortens a step",
     const Timing once = simulate_times(program, prices, true, {Noise{seed, 0.1}, {}});
     const Timing again = simulate_times(program, prices, true, {Noise{seed, 0.1}, {}});
     CHECK(once.trace == again.trace);
-    // Every op takes at least its price and the order of ops on lanes is fixed: times can only grow.
+    // Every op takes at least its price and the order of ops on lanes is fixed, so times can only grow.
     CHECK(end_of(once) >= end_of(quiet));
   }
 }

@@ -13,8 +13,8 @@
 namespace orrery {
 namespace {
 
-/// A random plan with many more microbatches, so that its pipeline has something to repeat.  An order of its own is for
-/// as many microbatches as it has.
+/// A random plan with many more microbatches, so that its pipeline has something to repeat. A custom order keeps the
+/// number of microbatches that it has.
 PlannedRun long_run(std::uint64_t seed) {
   const PlannedRun drawn = test::random_run(seed);
   PlannedRun run = drawn;
@@ -24,7 +24,7 @@ PlannedRun long_run(std::uint64_t seed) {
   return wrong.empty() ? run : drawn;
 }
 
-/// Segments of a few KiB in place of MiB: tiny tensors then fill, split and share them as large ones do PyTorch's.
+/// Segments have a few KiB in place of MiB, so that tiny tensors fill, split and share them as large ones do PyTorch's.
 AllocatorRules small_rules(std::uint64_t seed) {
   AllocatorRules rules;
   const unsigned shift = seed % 2 == 0 ? 10 : 12;
@@ -38,7 +38,8 @@ AllocatorRules small_rules(std::uint64_t seed) {
   return rules;
 }
 
-/// What holds beside tensors.  FSDP keeps products of layers that it gathers for the backward pass again.
+/// What a training program holds beside tensors. FSDP keeps products of layers that it gathers again for the backward
+/// pass.
 FrameworkMemory framework_of(std::uint64_t seed, const Plan& plan) {
   const std::uint32_t zero_stage = plan.zero_stage;
   FrameworkMemory framework;
@@ -68,7 +69,8 @@ TEST_CASE("figures of memory are those of the full play, to the byte", "[propert
       rules.expandable = expandable;
       const std::vector<MemoryFigures> whole = memory_figures(program, framework, rules, Repeats::played);
       CHECK(memory_figures(program, framework, rules) == whole);
-      // Room for a little less than was reserved, and for less than lives: segments go back, or everything is beyond.
+      // There is room for a little less than was reserved, or for less than lives: segments go back, or everything is
+      // beyond the capacity.
       std::uint64_t reserved = 0, live = 0;
       for (const MemoryFigures& m : whole) reserved = std::max(reserved, m.reserved), live = std::max(live, m.live);
       for (const std::uint64_t capacity : {reserved - reserved / 50, live, live / 2}) {
@@ -80,7 +82,7 @@ TEST_CASE("figures of memory are those of the full play, to the byte", "[propert
   }
 }
 
-// The allocator's own sizes, too: here most tensors share segments.
+// The allocator's own sizes are tested too, where most tensors share segments.
 TEST_CASE("figures of memory are those of the full play in PyTorch's segments", "[property][memory]") {
   const auto seed = static_cast<std::uint64_t>(GENERATE(range(301, 341)));
   const PlannedRun run = long_run(seed);
@@ -112,8 +114,8 @@ TEST_CASE("a cycle's slots are those of a period before, of later microbatches",
   }
 }
 
-// 1F1B on two stages: the first has one microbatch under way, then each forward pass is followed by a backward one,
-// until the last is alone.  What of a step is outside the cycle is no more than four microbatches' slots.
+// This is 1F1B on two stages: the first has one microbatch under way, then each forward pass is followed by a backward
+// one, until the last is alone. The part of a step outside the cycle is no more than four microbatches' slots.
 TEST_CASE("of a long step most slots lie in a cycle", "[unit][memory]") {
   test::RandomRunLimits limits;
   limits.schedule = ScheduleName::one_f_one_b;

@@ -19,7 +19,7 @@ TEST_CASE("JSON is read as the library reads it, but no key may stand twice", "[
     CHECK(parse_json_text(text, value).empty());
     CHECK(value == json::parse(text));
   }
-  // Offset of the second key, or of what is wrong.
+  // The offset is that of the second key, or of the mistake.
   const struct {
     const char* text;
     JsonMistake::Kind kind;
@@ -72,7 +72,7 @@ TEST_CASE("numbers that are not finite are read where asked, and leave every pla
     CAPTURE(wrong);
     CHECK(parse_json_text(wrong, value, reading).size() == 1);
   }
-  // Without the wish they are no JSON, and what they are replaced with is a text like any other.
+  // Without that option they are no JSON, and their replacement is a text like any other.
   CHECK(parse_json_text("[NaN]", value).size() == 1);
   CHECK(parse_json_text("[\" \", \"      \"]", value, reading).empty());
   CHECK(value == json{" ", "      "});
@@ -102,8 +102,7 @@ TEST_CASE("a reader of JSON may drop objects and is told how far it is", "[unit]
   CHECK(last > text.size() / 2);
 }
 
-// Looking through the list for each of its objects would be 10^11 steps, minutes on any machine; reading takes a
-// second.
+// Searching the list for each of its objects would take 10^11 steps, minutes on any machine; reading takes a second.
 TEST_CASE("a list of half a million objects is read in time that grows with its length", "[unit][base]") {
   std::string text = "[";
   for (int i = 0; i < 500'000; ++i) text += "{\"x\":1},";

@@ -57,7 +57,7 @@ TEST_CASE("stages in a line say whether they lie on a loop or a V", "[schedule]"
   CHECK((v.placement == StagePlacement::v && v.chunks == 2));
 }
 
-// What `orrery show plan --order` writes, a custom plan reads, and lowers to the same Program.
+// A custom plan reads the output of `orrery show plan --order`, and lowers to the same Program.
 TEST_CASE("every schedule written down and read back lowers to the same Program", "[schedule]") {
   for (std::size_t i = 0; i < pipeline_schedule_names().size(); ++i) {
     const auto name = static_cast<ScheduleName>(i);
@@ -106,7 +106,7 @@ TEST_CASE("any order that can run lowers to a Program that breaks no rule", "[sc
   }
 }
 
-// One action moved at random: either it is refused, or it still lowers to a sound Program.
+// One action is moved at random. Either the order is refused, or it still lowers to a sound Program.
 TEST_CASE("an order with an action moved is refused or sound", "[schedule]") {
   int refused = 0, sound = 0;
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {

@@ -12,7 +12,7 @@ using namespace orrery::lowering;
 
 namespace {
 
-/// The state as the pass called `name` finds it.
+/// The state before the pass called `name`.
 State before_pass(const PlannedRun& run, std::string_view name) {
   State state(run.model, run.workload, run.plan);
   for (const LoweringPass& pass : all_passes()) {
@@ -60,7 +60,7 @@ TEST_CASE("the Program after any pass prints a text that reads back, and the las
 
 namespace {
 
-/// With stages and ZeRO-3, so that every pass has something to do.
+/// The run has stages and ZeRO-3, so that every pass has something to do.
 PlannedRun sharded_run() {
   test::RandomRunLimits limits;
   limits.zero_stage = 3;

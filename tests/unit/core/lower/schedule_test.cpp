@@ -102,7 +102,7 @@ TEST_CASE("a plain pipeline's receives and sends stand where the rule of turns s
   }
 }
 
-// Each rank's list walked as it stands: a message passes when both ends have come to it.
+// Each rank's list is walked as it stands: a message passes when both ends have come to it.
 TEST_CASE("lists with transfers run to their end where every message blocks both ends", "[schedule]") {
   for (const ScheduleName name : all_schedules) {
     for (const PipelineShape& shape : shapes_of(name)) {

@@ -9,9 +9,9 @@
 using namespace orrery;
 using namespace orrery::lowering;
 
-// What the parts of all ranks of `own` hold is the segment, part behind part.  Axes along which a sum's parts lie are
-// those that ZeRO scatters over and what is left, none twice: the reduce-scatter and the all-reduce after it make one
-// sum.
+// The parts of all ranks of `own` make up the segment, part behind part. The axes along which a sum's parts lie are
+// those that ZeRO scatters over and those that are left, none twice: the reduce-scatter and the all-reduce after it
+// make one sum.
 TEST_CASE("the shares of a segment make up the segment, and the axes of its sum are scattered or left", "[lower]") {
   std::size_t sharded = 0, left = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {

@@ -77,7 +77,7 @@ TEST_CASE("schedules in both directions run each pipe's microbatches once, in or
 }
 
 // Li and Hoefler, SC '21, with a backward as long as a forward: p - 2 slots are idle on every rank, whatever the number
-// of units; a rank keeps between p / 2 + 1 and p chunks.
+// of units. A rank keeps between p / 2 + 1 and p chunks.
 TEST_CASE("chimera's idle slots are p - 2 where a backward takes as long as a forward", "[schedule]") {
   for (const Shape& s : chimera_shapes()) {
     CAPTURE(s.ranks, s.microbatches);
@@ -103,9 +103,8 @@ TEST_CASE("one unit of chimera with backwards twice as long idles p - 2 forwards
 }
 
 // DeepSeek-V3 report, table 2: (p / 2 - 1) (F&B + B - 3 W) idle, where an overlapped pair F&B gives both its results at
-// its end.  With forward, input gradient and weight gradient equally long and a pair as long as its parts that is
-// 2 (p / 2 - 1); here the forward of a pair is passed on when it is done, which halves it.  p + 1 chunks are kept at
-// most.
+// its end. With forward, input gradient and weight gradient equally long and a pair as long as its parts, that is 2 (p
+// / 2 - 1). Here the forward of a pair is passed on when it is done, which halves it. p + 1 chunks are kept at most.
 TEST_CASE("dualpipe idles half of (p / 2 - 1) (F&B + B - 3 W) and keeps p + 1 chunks", "[schedule]") {
   for (const Shape& s : dualpipe_shapes()) {
     CAPTURE(s.ranks, s.microbatches);
@@ -135,7 +134,7 @@ TEST_CASE("schedules in both directions end whatever actions and messages cost",
   }
 }
 
-// Each rank's list walked as it stands: a message passes when both ends have come to it.
+// Each rank's list is walked as it stands: a message passes when both ends have come to it.
 TEST_CASE("messages of two pipes pass where each blocks both ends", "[schedule]") {
   const auto check = [](const Orders& orders, std::uint32_t ranks, std::uint32_t microbatches) {
     const StageMap map = both_ways(ranks);

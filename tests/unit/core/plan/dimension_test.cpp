@@ -29,7 +29,7 @@ PlannedRun example(const std::string& name) {
 
 bool in_plan(const Dimension& d) { return d.table() == "plan" || d.table() == "mesh"; }
 
-/// Section of docs/plan-file.md: what follows "## [title]".
+/// A section of docs/plan-file.md: the text after "## [title]".
 std::string section(std::string_view title) {
   std::ifstream in(source / "docs" / "plan-file.md");
   std::stringstream all;
@@ -54,7 +54,7 @@ std::vector<std::string> cells(const std::string& section, std::string_view key)
   return {};
 }
 
-/// The default as the page says it; of counts that mean more than their number, in words.
+/// The default in the words of the page; counts that mean more than their number are in words.
 std::string default_text(const Dimension& d) {
   static const std::map<std::string_view, std::string> words{{"plan.recompute_layers", "all"},
                                                              {"plan.gradient_bucket", "auto"},
@@ -135,7 +135,7 @@ TEST_CASE("what plan files say of a plan has a row each, and every row's value o
       CAPTURE(d.key, value);
       for (const Decision& said : decisions(run.plan)) CHECK(dimension_named(said.key) != nullptr);
       if (!applies(d, run)) continue;
-      // Read alone, without the rules of check().
+      // The text is read alone, without the rules of check().
       TomlWriter out;
       write_dimensions(out.table("mesh"), "mesh", run);
       write_dimensions(out.table("plan"), "plan", run);

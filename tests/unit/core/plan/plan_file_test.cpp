@@ -16,7 +16,7 @@ namespace {
 
 const std::filesystem::path given = std::filesystem::path(ORRERY_SOURCE_DIR) / "tests/error/core-plan/given";
 
-// A folder of this process, removed at the end.
+// A folder of this process, which is removed at the end.
 struct Folder {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("orrery-plan-file-test-" + std::to_string(::getpid()));
@@ -61,7 +61,7 @@ TEST_CASE("A plan that is written reads back equal, and writes the same text") {
     limits.chunks = seed % 2 == 0;
     PlannedRun run = test::random_run(seed, limits);
     run.model_reference = "model.toml";
-    // Every choice that may be open is open once in a while.
+    // Every choice that may be open is open now and then.
     if (seed % 3 == 0) {
       run.plan.stage_layers.reset();
       run.plan.recompute_layers.reset();  // counts layers of stages of known sizes
@@ -92,7 +92,7 @@ TEST_CASE("Axes without an order stand as pipeline, data, tensor; missing choice
   CHECK(
       (!run->plan.stage_layers && !run->plan.gradient_bucket && !run->plan.overlap_gradients && !run->plan.attention));
   CHECK(run->plan.schedule == ScheduleName::one_f_one_b);
-  // The text "auto" says the same as a missing key.
+  // The text "auto" means the same as a missing key.
   const auto same =
       read(std::string(small_plan) +
                "[plan]\nstage_layers = \"auto\"\ngradient_bucket = \"auto\"\noverlap_gradients = \"auto\"\n"
@@ -115,7 +115,7 @@ TEST_CASE("References are relative to the plan file, and the cluster takes the n
   const auto asked = read(four, given / "plan.toml", 4);
   REQUIRE(asked.has_value());
   CHECK(asked->cluster->devices() == 4);
-  // What is written names the size, so it reads back without being asked again.
+  // The written file names the size, so it reads back without being asked again.
   const auto again = read(write_plan(*asked), given / "plan.toml");
   REQUIRE(again.has_value());
   CHECK(*again->cluster == *asked->cluster);

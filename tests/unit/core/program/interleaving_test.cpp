@@ -219,10 +219,10 @@ TEST_CASE("the verdict on deadlock agrees with all interleavings", "[verify]") {
     CAPTURE(seed, write_program(program));
     const Interleavings side_by_side(lists, false);
     const Interleavings one_at_a_time(lists, true);
-    // Nothing is left to choose: whether the ranks finish does not depend on the order of events.
+    // No choice is left: whether the ranks finish does not depend on the order of events.
     REQUIRE(side_by_side.can_finish() != side_by_side.can_stick());
     REQUIRE(one_at_a_time.can_finish() != one_at_a_time.can_stick());
-    // And one at a time is the harder of the two.
+    // One op at a time is the harder of the two.
     if (one_at_a_time.can_finish()) REQUIRE(side_by_side.can_finish());
     const auto found = verify(program);
     INFO(render(found));
@@ -238,7 +238,7 @@ TEST_CASE("the verdict on deadlock agrees with all interleavings", "[verify]") {
       ++free;
     }
   }
-  // All three verdicts occur often enough to mean something.
+  // Each of the three verdicts occurs often enough to mean something.
   CHECK(free > 300);
   CHECK(lanes > 300);
   CHECK(serial_only > 300);

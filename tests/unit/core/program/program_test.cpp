@@ -195,12 +195,12 @@ TEST_CASE("totals of the sample are those worked out by hand", "[totals]") {
   CHECK(t.collectives[0].sent == 128);  // 2 (n-1)/n of 128 bytes
   CHECK(t.collectives[1].kind == Collective::Kind::all_gather);
   CHECK(t.collectives[1].sent == 64);
-  // Kept past their block: hidden of layer 1 (received, then used), gradients of
-  // both layers (made in one block, used in the next).
+  // These are kept past their block: hidden of layer 1 (received, then used), and gradients of both layers (made in one
+  // block, used in the next).
   CHECK(t.saved[1].activations == 128 + 128);
   CHECK(t.saved[2].activations == 128 + 128);
   CHECK(parameter_elements(p) == 128);  // 8 x 8 in each of two layers
-  // Ranks: 2 of each class; stage 0 has no input gradient: 2 * (256 * 2) + 2 * (256 * 3).
+  // There are 2 ranks of each class, and stage 0 has no input gradient: 2 * (256 * 2) + 2 * (256 * 3).
   CHECK(total_flops(p).counted == 2560);
 }
 

@@ -74,7 +74,7 @@ TEST_CASE("every field of a Program survives the text", "[program_text]") {
                  {BufferId{0}, 0, 3, View::Use::read, 0, {}}};
   block.waits = {{Wait::Kind::op, {}, 0}, {Wait::Kind::tail, {LaneKind::copy, 3}, 0}};
   block.transfers = {{true, Peer{9}, GroupId{3}, 255, 0}, {false, Peer{0}, GroupId{1}, 0, 0}};
-  // Kernels out of order of use and one unused one: declared in front.
+  // Kernels are out of order of use and one is unused, so they are declared in front.
   block.ops = {
       {Compute{1}, {}, {}, {}},
       {Collective{Collective::Kind::broadcast, Collective::Reduction::max, GroupId{2}, Peer{2}},
@@ -117,7 +117,7 @@ TEST_CASE("the text form of every part is as documented", "[program_text]") {
 TEST_CASE("a rank's list shows every run with its op numbers", "[program_text]") {
   const Program program = test::parsed(test::sample_text());
   const std::string list = write_rank(program, Rank{2});
-  // Class 1: the step is receive (2 ops), wait (1), forward (5): its all_gather is op 3 + 3 = 6.
+  // In class 1 the step is receive (2 ops), wait (1), forward (5), so its all_gather is op 3 + 3 = 6.
   CHECK(list.find("rank 2 (class 1)\n setup\n  setup layer 1 microbatch 0\n") == 0);
   CHECK(list.find("\n     6    3: tensor all_gather tensor (read half, write hidden@1) after 1\n") !=
         std::string::npos);

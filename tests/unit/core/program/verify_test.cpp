@@ -17,7 +17,7 @@ std::vector<Violation> after(const Changes& changes) {
   return verify(test::parsed(test::replaced(test::sample_text(), changes)));
 }
 
-/// Code of the first violation, empty when there is none.
+/// The code of the first violation, empty when there is none.
 std::string code(const Changes& changes) {
   const auto found = after(changes);
   return found.empty() ? std::string() : found[0].code;
@@ -186,7 +186,7 @@ TEST_CASE("nothing is read before it was written", "[verify]") {
 }
 
 TEST_CASE("conflicting ops of a rank are ordered by lanes and waits", "[verify]") {
-  // read after write: the gather takes what the product makes.
+  // This is a read after a write: the gather takes what the product makes.
   CHECK(code({{"(read half, write hidden@1) after 1", "(read half, write hidden@1)"}}) == "program.hazard");
   // A wait for the wrong lane is no wait.
   CHECK(code({{"channel 0 after tail tensor", "channel 0 after tail compute"}}) == "program.hazard");
@@ -225,7 +225,7 @@ class 0
   const auto found = verify(test::parsed(text));
   REQUIRE(found.size() >= 1);
   CHECK(found[0].code == "program.hazard");
-  CHECK(found[0].rank == Rank{0});  // writing y while the reduction reads it shows on every rank
+  CHECK(found[0].rank == Rank{0});  // writing y while the reduction reads it is a fault on every rank
   const auto moved = verify(test::parsed(
       test::replaced(text, {{"write y[0:1])", "write x[15:16])"}, {"write x[0:16] part tensor", "write x[16:32]"}})));
   CHECK(moved.size() >= 1);
@@ -273,7 +273,7 @@ TEST_CASE("members of a group issue the same collectives", "[verify]") {
   CHECK(after(alone)[0].message ==
         "rank 0 issues 0 collectives on this group, this rank 1 (rank 2, class 1, block send.back, op 2, layer 1, "
         "microbatch 0)");
-  // With a partner of another kind, count, reduction or type.
+  // A partner has another kind, count, reduction or type.
   const auto partner = [&](const std::string& op) {
     Changes both = alone;
     both.push_back({"block receive.back input_gradient\n  0: alloc gradient\n  1: backward-receive",
@@ -284,7 +284,7 @@ TEST_CASE("members of a group issue the same collectives", "[verify]") {
     const auto found = after(both);
     return found.empty() ? std::string() : found[0].message.substr(0, found[0].message.find(':'));
   };
-  // Stage 1 sends its gradient after the sum, stage 0 takes it after the sum: all meet.
+  // Stage 1 sends its gradient after the sum, and stage 0 takes it after the sum, so all meet.
   CHECK(partner("all_reduce sum pipeline*tensor (accumulate scratch[0:1])").empty());
   CHECK(partner("all_reduce max pipeline*tensor (accumulate scratch[0:1])") == "max meets sum");
   CHECK(partner("all_reduce sum pipeline*tensor (accumulate scratch[0:2])") == "2 elements meet 1 in operand 0");
@@ -306,11 +306,11 @@ TEST_CASE("every send has its receive with as many bytes", "[verify]") {
 }
 
 TEST_CASE("ranks that wait for each other are shown as a cycle", "[verify]") {
-  // Stage 0 takes the gradient before it sends what the gradient is made from.
+  // Stage 0 takes the gradient before it sends the tensor that the gradient is made from.
   const auto found = after({{"    run send layer=1\n    run receive.back layer=1\n",
                              "    run receive.back layer=1\n    run send layer=1\n"}});
   REQUIRE(found.size() == 1);
-  // Lanes side by side it would work: the send does not wait for the receive.
+  // With lanes side by side it would work, because the send does not wait for the receive.
   CHECK(found[0].code == "program.deadlock-serial");
   CHECK(found[0].message ==
         "one op at a time, the ranks wait for each other: rank 0 stands at 'backward-receive exchange (write gradient) "
@@ -318,7 +318,7 @@ TEST_CASE("ranks that wait for each other are shown as a cycle", "[verify]") {
         "2; rank 2 stands at 'forward-receive exchange (write hidden) receive 0 from 0 in pipeline channel 0' (block "
         "receive, op 1, layer 1, microbatch 0) and waits for rank 0 (rank 0, class 0, block receive.back, op 1, layer "
         "1, microbatch 0)");
-  // On one lane it does not.
+  // On one lane it does not work.
   CHECK(after({{"    run send layer=1\n    run receive.back layer=1\n",
                 "    run receive.back layer=1\n    run send layer=1\n"},
                {"forward-send exchange", "backward-receive exchange"}})[0]
@@ -332,7 +332,7 @@ TEST_CASE("no op runs twice on what has not changed", "[verify]") {
             .message ==
         "the op runs twice on the same elements, and nothing changed them in between (rank 0, class 0, "
         "block wait, op 1, layer 0, microbatch 0)");
-  // A sum that is made twice is another sum; a gather is not, but nobody used the first.
+  // A repeated sum is another sum; a repeated gather is not, but nobody used the first.
   const std::string sum = "  2: tensor all_reduce sum tensor (accumulate gradient) after 1\n  3:";
   CHECK(code({{sum,
                "  2: tensor all_reduce sum tensor (accumulate gradient) after 1\n  3: tensor all_reduce sum tensor "

@@ -75,8 +75,8 @@ TEST_CASE("A trace reads back equal to the picosecond", "[unit][record]") {
   }
 }
 
-// What Perfetto asks of a file: ts and dur are numbers, slices of one thread nest or do not overlap, every
-// process and thread with slices has a name, flow ids have one start and one end, inside slices.
+// Perfetto requires of a file: ts and dur are numbers, slices of one thread nest or do not overlap, every process and
+// thread with slices has a name, flow ids have one start and one end, inside slices.
 TEST_CASE("Chrome traces keep the rules under which viewers show them well", "[unit][record]") {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     const PlannedRun run = test::random_run(seed);
@@ -177,7 +177,8 @@ TEST_CASE("A trace that is stopped is whole for the ranks that it has", "[unit][
   CHECK(back->ranks[0] == trace.ranks[0]);
 }
 
-// The forecast counts characters with figures of usual length; it decides what is refused, so a fifth is near enough.
+// The forecast counts characters with figures of usual length. It only decides what is refused, so a fifth is near
+// enough.
 TEST_CASE("The size of a trace is known before it is made", "[unit][record]") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const PlannedRun run = test::random_run(seed);
@@ -212,8 +213,8 @@ TEST_CASE("Files that are no traces of ours give diagnostics", "[unit][record]")
   CHECK(message(head + "99999999999999" + tail + "]}").find("more than the file") != std::string::npos);
 }
 
-// The heads of what the exporters write: PyTorch's profiler (export_chrome_trace), Nsight Systems (--type sqlite),
-// gzip.
+// These are the heads of what the exporters write: PyTorch's profiler (export_chrome_trace), Nsight Systems (--type
+// sqlite), gzip.
 TEST_CASE("Traces of other programs are refused with what they are", "[unit][record]") {
   const auto refused = [](const std::string& whose) {
     return "t.json: error: this trace is " + whose + ", not one that orrery wrote [trace.json]\n  " +

@@ -10,7 +10,7 @@ namespace orrery {
 
 namespace {
 
-/// compute, all_reduce, compute on two tensor ranks.
+/// The ops compute, all_reduce, compute on two tensor ranks.
 Program reduce_program() {
   Program program = test::hand_program(1, 2);
   test::HandBlock b(program, "b");
@@ -77,7 +77,7 @@ TEST_CASE("Traces of different programs do not compare", "[unit][record]") {
   CHECK_FALSE(c.within_tolerance);
   REQUIRE(c.mismatches.size() == 2);
   CHECK(c.mismatches[0] == "rank 0 has 3 ops predicted, 2 measured");
-  // Two traces that agree with each other, but not with the program.
+  // The two traces agree with each other, but not with the program.
   CHECK_FALSE(compare(shorter, shorter, &program).mismatches.empty());
   Trace elsewhere = predicted;
   elsewhere.ranks[0].rank = Rank{4};

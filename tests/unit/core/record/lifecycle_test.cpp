@@ -31,7 +31,7 @@ Trace counted_trace(const Program& program) {
   return trace;
 }
 
-/// Counts what it is told, and holds it to the order that is promised.
+/// Counts the calls, and tests the promised order.
 class Counter final : public LifecycleHooks {
  public:
   void operation(const OperationEvent& e) override { take(e, false); }

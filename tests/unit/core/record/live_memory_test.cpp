@@ -66,7 +66,7 @@ TEST_CASE("The peak of repeated blocks is found in the run that reaches it, with
   CHECK(memory.peak(program, 0).workspace == 5);
 }
 
-// The definition, op by op: largest prefix sum over setup and step, with what was live there.
+// This is the definition, op by op: the largest prefix sum over setup and step, with what was live there.
 TEST_CASE("Peaks of lowered programs equal a walk over every op", "[unit][record]") {
   LiveMemory memory;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {

@@ -35,8 +35,8 @@ TEST_CASE("No two operations share a name", "[unit][record]") {
     communications += is_communication(static_cast<Operation>(o)) ? 1 : 0;
   }
   CHECK(names.size() == operation_count);
-  // 8 kinds of collectives on 2^3 sets of three axes, the 6 others alone and several together, and the exchange;
-  // a copy moves between tiers, not ranks.
+  // There are 8 kinds of collectives on 2^3 sets of three axes, on the 6 others alone and on several together, and the
+  // exchange; a copy moves between tiers, not ranks.
   CHECK(communications == 8 * (8 + 6 + 1) + 1);
 }
 

@@ -1,4 +1,4 @@
-// What PyTorch's profiler recorded: the reader, the step that is taken, and its comparison with a prediction.
+// A step that PyTorch's profiler recorded: the reader, the step that is taken, and its comparison with a prediction.
 
 #include "core/record/profile.hpp"
 
@@ -120,7 +120,7 @@ TEST_CASE("A profile is read: rank, kernels, streams, steps, memory", "[unit][re
   CHECK(step->duration == 100'000'000);  // from 100 us to the next mark
   REQUIRE(step->ranks.size() == 1);
   CHECK(step->ranks[0].runs.size() == 4);
-  // gemm 20, all_reduce 50, copy 2, memset 1; idle else.
+  // The parts are gemm 20, all_reduce 50, copy 2, memset 1; the rest is idle.
   const ProfiledTimes t = account(*step, step->ranks[0]);
   CHECK(t.busy == 21'000'000);
   CHECK(t.collectives == 52'000'000);
@@ -154,7 +154,7 @@ TEST_CASE("What is wrong in a profile is said where it stands", "[unit][record][
   CHECK(render(d) == "t.json: error: this is a second profile of rank 1 [profile.ranks]\n  The first is t.json.\n");
 }
 
-// Steps of 10, 30, 20 and 40 us on rank 0; rank 1 is 1 us slower in each: of four the second shortest is step 2, 21 us.
+// Steps take 10, 30, 20 and 40 us on rank 0, and 1 us more on rank 1. The second shortest of four is step 2, 21 us.
 TEST_CASE("The median step is that of the slowest rank, on one axis of time where the clock is one", "[unit][record]") {
   const auto rank = [](int number, double late) {
     std::vector<std::string> events;
@@ -181,8 +181,8 @@ TEST_CASE("The median step is that of the slowest rank, on one axis of time wher
   CHECK(far->ranks[1].runs[0].span.start == 0);
 }
 
-// An independent writer: the spans of a trace as the profiler would have recorded them, a stream for each lane, with
-// names that libraries use.  What comes back is the trace's own time, kind by kind.
+// An independent writer: the spans of a trace as the profiler would have recorded them, with a stream for each lane and
+// names that libraries use. The times that come back are the trace's own, kind by kind.
 TEST_CASE("A step written in the profiler's form is compared with itself without an error",
           "[unit][record][property]") {
   static const std::map<WorkKind, const char*> names{{WorkKind::gemm, "sm90_xmma_gemm_bf16"},

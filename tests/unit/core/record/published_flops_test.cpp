@@ -1,4 +1,4 @@
-// FLOPs, utilizations and training times that papers print, from the counts that every report uses.
+// FLOPs, utilizations and training times that papers print, computed from the counts that every report uses.
 #include <catch2/catch.hpp>
 
 #include <string>
@@ -21,7 +21,7 @@ Workload batch(std::uint64_t sequences, std::uint64_t length) {
 
 double real(std::uint64_t n) { return static_cast<double>(n); }
 
-/// FLOPs that one device executes for a step with this much recomputed.
+/// FLOPs that one device executes for a step with this recomputation.
 double executed(const ModelSpec& m, const Workload& w, Recompute recompute) {
   Plan plan;
   plan.microbatch_size = 1;
@@ -60,7 +60,7 @@ TEST_CASE("Korthikanti's utilizations follow from the published times", "[unit][
     // Their hardware FLOPs, 72 B L s h^2 (1 + s/3h + V/12hL), count the attention core 3 times more: 12 B L s^2 h.
     const double core = 4.0 * real(row.batch * m.layers * 2048 * 2048 * m.hidden);
     CHECK(100.0 * (model + 3.0 * core) / available == Approx(row.hfu).margin(0.15));
-    // Made again is its forward pass alone: a third of that.
+    // Only its forward pass is computed again, which is a third of that.
     CHECK(executed(m, w, Recompute::selective) == Approx(model + core).epsilon(1e-12));
   }
 }
@@ -97,14 +97,14 @@ TEST_CASE("FLOPs of a token are 6 for each parameter in a product, and attention
     const double scores = 12 * l * real(m.heads) * real(m.head_dim) * 4096;
     CHECK(model_flops(m, batch(1, 4096)) / 4096 == Approx(6 * products + scores).epsilon(1e-12));
   }
-  // What "6 N" leaves open: with or without the input embedding, 7 % of LLaMA-3 8B.
+  // The figure "6 N" leaves open whether the input embedding counts, 7 % of LLaMA-3 8B.
   const ModelSpec m = shipped_model("llama-3-8b");
   CHECK(6.0 * real(parameter_count(m)) == Approx(4.82e10).epsilon(1e-3));
   CHECK(6.0 * real(parameter_count(m) - m.vocabulary * m.hidden) == Approx(4.50e10).epsilon(1e-3));
 }
 
-// "The Llama 3 Herd of Models", table 4: 430, 400 and 380 TFLOP/s on each H100, 43 %, 41 % and 38 % of 989; steps of
-// 16 Mi tokens.  Which FLOPs are meant is not printed: a causal mask halves the attention core.
+// "The Llama 3 Herd of Models", table 4: 430, 400 and 380 TFLOP/s on each H100, 43 %, 41 % and 38 % of 989; steps of 16
+// Mi tokens. The paper does not say which FLOPs it means: a causal mask halves the attention core.
 TEST_CASE("Llama 3 405B: FLOPs of a token with and without the causal half, and its steps", "[unit][record]") {
   const ModelSpec m = shipped_model("llama-3-405b");
   const auto token = [&](std::uint64_t s, double core) {
@@ -140,7 +140,7 @@ TEST_CASE("vision transformers take torchvision's multiply-adds", "[unit][record
     const ModelSpec m = shipped_model(name);
     const std::uint64_t positions = patch_count(*m.image) + 1;
     const double patches = real(patch_count(*m.image) * patch_width(*m.image) * m.hidden);
-    // Forward: a third, but for the patches, whose pixels have no gradient: a half.
+    // Forward is a third, except for the patches, whose pixels have no gradient, where it is a half.
     const double step = model_flops(m, batch(1, positions));
     const double forward = (step - 4.0 * patches) / 3.0 + 2.0 * patches;
     CHECK(forward / 2.0 / 1e9 == Approx(giga).epsilon(2e-3));

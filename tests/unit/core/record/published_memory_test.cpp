@@ -1,4 +1,4 @@
-// Bytes that papers print, from Programs.
+// Bytes that papers print, compared with Programs.
 #include <catch2/catch.hpp>
 
 #include <string>
@@ -52,9 +52,9 @@ TEST_CASE("ZeRO's four figures", "[unit][record]") {
   }
 }
 
-// Korthikanti et al., MLSys 2023, figure 7: what a layer keeps, in percent of tensor parallelism alone, t = 8: with
-// sequence parallelism, with the attention core made again, with both, with all made again.  The same from table 2:
-// sbh (10 + 24/t + 5as/ht), (sbh/t)(34 + 5as/h), sbh (10 + 24/t), 34 sbh/t, 2 sbh.
+// Korthikanti et al., MLSys 2023, figure 7: what a layer keeps, in percent of tensor parallelism alone, t = 8. The
+// cases are sequence parallelism, the attention core recomputed, both, and all recomputed. The same from table 2: sbh
+// (10 + 24/t + 5as/ht), (sbh/t)(34 + 5as/h), sbh (10 + 24/t), 34 sbh/t, 2 sbh.
 TEST_CASE("Korthikanti's shares of activations", "[unit][record]") {
   struct Row {
     const char* model;
@@ -90,9 +90,9 @@ TEST_CASE("Korthikanti's shares of activations", "[unit][record]") {
   }
 }
 
-// What a LLaMA layer keeps of a token with fused norms, rotation and SwiGLU and FlashAttention, in bf16:
-// two norms' inputs and outputs, query, key and value, attention's result and its log-sums, gate, up and their product:
-// h (12 + 4 k/a) + 6 f + 4 a + 8 bytes.  Of a sequence that is 0.50, 1.05, 1.06 and 3.97 GiB.
+// What a LLaMA layer keeps of a token with fused norms, rotation and SwiGLU and FlashAttention, in bf16: two norms'
+// inputs and outputs, query, key and value, attention's result and its log-sums, gate, up and their product: h (12 + 4
+// k/a) + 6 f + 4 a + 8 bytes. For a sequence that is 0.50, 1.05, 1.06 and 3.97 GiB.
 TEST_CASE("LLaMA's layers keep 32 to 34 times their width of a token", "[unit][record]") {
   struct Row {
     const char* model;

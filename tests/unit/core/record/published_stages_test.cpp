@@ -18,10 +18,11 @@ struct Row {
   std::uint32_t stages, chunks;
   std::uint64_t batch;
   std::uint32_t microbatch;
-  double states, activations, selective;  ///< GiB: weights to moments; nothing made again; attention's core, with SP
+  double states, activations, selective;  ///< GiB: weights to moments; nothing recomputed; attention's core recomputed,
+                                          ///< with SP
 };
 
-// Table 3 there: 8 tensor ranks each; 175B and 530B interleaved with three chunks.
+// Table 3 there has 8 tensor ranks each; 175B and 530B are interleaved with three chunks.
 constexpr Row rows[] = {{"korthikanti-22b", 1, 1, 4, 4, 45.5625, 59.25, 9.5625},
                         {"korthikanti-175b", 8, 3, 64, 1, 45.5625, 66.84375, 12.3515625},
                         {"korthikanti-530b", 35, 3, 280, 1, 31.640625, 114.0234375, 23.076171875},
@@ -94,8 +95,8 @@ TEST_CASE("weights, gradients and states of a stage are those of Korthikanti's f
   }
 }
 
-// Table 2 there times layers kept: sbh (10 + 24/t + 5as/ht) or 34 sbh/t, of L layers, where interleaved of
-// L (1 + (p - 1) / p v).
+// Table 2 there times the layers kept: sbh (10 + 24/t + 5as/ht) or 34 sbh/t, for L layers, or where interleaved for L
+// (1 + (p - 1) / p v).
 TEST_CASE("activations of a first stage are those of Korthikanti's figure 1", "[unit][record]") {
   for (const Row& row : rows) {
     CAPTURE(row.model);

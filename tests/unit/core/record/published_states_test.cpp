@@ -87,7 +87,8 @@ TEST_CASE("optimizers take the published bytes of a parameter", "[unit][record]"
   }
 }
 
-// Shazeer and Stern, "Adafactor", ICML 2018: of an r x c matrix r + c numbers in place of r c; vectors have all theirs.
+// Shazeer and Stern, "Adafactor", ICML 2018: an r x c matrix has r + c numbers in place of r c; vectors have all
+// theirs.
 TEST_CASE("Adafactor keeps sums of rows and columns", "[unit][record]") {
   const Held held = each_of(trained_with(OptimizerKind::adafactor, Precision::bf16, DType::bf16), 0, 1);
   const double h = 768, v = 50257, s = 1024, layers = 12;

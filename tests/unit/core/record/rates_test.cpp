@@ -38,7 +38,7 @@ bool uneven(const PlannedRun& run) {
 }
 
 // Without recomputation and padding of vocabulary or experts a Program executes exactly the model's FLOPs, however it
-// is cut: sums of products of whole numbers, so up to rounding of doubles.
+// is cut. These are sums of products of whole numbers, so they agree up to rounding of doubles.
 TEST_CASE("Programs without recomputation and padding execute the model's FLOPs", "[unit][record]") {
   int compared = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {

@@ -45,7 +45,7 @@ TEST_CASE("Of a gap behind a message only the time it moved is exposed, and all 
   const RankTimes t = account(program, trace_of({{0, 10}, {30, 50}, {50, 60}}), true);
   CHECK(t.exposed == 20);
   CHECK(t.collectives == 0);
-  // Moving since before the gap began: the whole gap.
+  // The message has moved since before the gap began, so the whole gap counts.
   CHECK(account(program, trace_of({{0, 10}, {5, 50}, {50, 60}}), true).exposed == 40);
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("Communication that makes communication ready counts from where it beg
   const RankTimes t = account(program, trace_of({{0, 10}, {30, 50}, {50, 70}, {70, 80}}), true);
   CHECK(t.exposed == 40);
   CHECK(t.collectives == 20);
-  // One by one: 10..30 bubble, 30..50 the message, 50..70 the collective.
+  // The parts one by one: 10..30 is bubble, 30..50 the message, 50..70 the collective.
   std::vector<IdlePart> parts;
   static_cast<void>(account(program, trace_of({{0, 10}, {30, 50}, {50, 70}, {70, 80}}), true,
                             [&](const IdlePart& part) { parts.push_back(part); }));
@@ -98,7 +98,7 @@ TEST_CASE("Of communication that ends at one instant the longest counts, for col
   RankTimes t = account(program, trace_of({{0, 10}, {12, 30}, {15, 30}, {30, 40}}), true);
   CHECK(t.exposed == 20);
   CHECK(t.collectives == 20);
-  // The message moves since before the gap and ends later: the collective does not end the gap.
+  // The message moves since before the gap and ends later, so the collective does not end the gap.
   t = account(program, trace_of({{0, 10}, {12, 31}, {15, 30}, {31, 40}}), true);
   CHECK(t.exposed == 19);
   CHECK(t.collectives == 0);
@@ -116,7 +116,7 @@ TEST_CASE("Communication behind the last compute op is exposed", "[unit][record]
 }
 
 // One op at a time: compute 0..10, collective ready at 10 and moving 14..20, message ready at 20 and moving 25..30.
-// Collective: wait and duration, 10.  Message: duration, 5, exposed; it and its wait, 10, are bubble.
+// Collective: wait and duration, 10. Message: duration, 5, exposed; it and its wait, 10, are bubble.
 TEST_CASE("On a serial device waiting for a collective is exposed, waiting for a message is bubble", "[unit][record]") {
   Program program = test::hand_program(2, 2);
   test::HandBlock b(program, "b");

@@ -5,7 +5,8 @@
 #include "core/spec/hf_config.hpp"
 #include "core/spec/library.hpp"
 
-// What files leave out, held to published models; both spellings of rotary angles; numbers that are not finite.
+// Defaults of missing keys, compared with published models; both spellings of rotary angles; numbers that are not
+// finite.
 
 using namespace orrery;
 
@@ -36,8 +37,8 @@ ModelSpec shipped(const char* name) {
 }  // namespace
 
 // The library's classes are by default a published model: GPT-2 small, LLaMA-7B (6,738,415,616), BERT-base with the
-// head for masked words (109,514,298), Mixtral 8x7B (46,702,792,704).  ViT-B/16 without classes has 85,798,656
-// (the paper's 86M); two classes, the library's default, add 2 x 769.
+// head for masked words (109,514,298), Mixtral 8x7B (46,702,792,704). ViT-B/16 without classes has 85,798,656 (the
+// paper's 86M); two classes, the library's default, add 2 x 769.
 TEST_CASE("a file that leaves all out is the model that its type is by default", "[unit][hf]") {
   const std::pair<const char*, std::uint64_t> table[] = {{"gpt2", 124'439'808},
                                                          {"llama", 6'738'415'616},
@@ -54,7 +55,8 @@ TEST_CASE("a file that leaves all out is the model that its type is by default",
   CHECK(read(R"({"model_type": "mixtral", "num_key_value_heads": null})").kv_heads == 32);
 }
 
-// The library's class writes neither topk_method nor scoring_func: it has sigmoid scores, biases, and 4 of 8 groups.
+// The library's class writes neither topk_method nor scoring_func, but it has sigmoid scores, biases, and 4 of 8
+// groups.
 TEST_CASE("DeepSeek-V3 without the keys that the library lacks is DeepSeek-V3", "[unit][hf]") {
   const ModelSpec paper = shipped("deepseek-v3");
   for (const char* more :
@@ -68,7 +70,7 @@ TEST_CASE("DeepSeek-V3 without the keys that the library lacks is DeepSeek-V3", 
   CHECK(read(R"({"model_type": "deepseek_v3", "num_mtp_layers": 1})").prediction_modules == 1);
   CHECK(refused(R"({"model_type": "deepseek_v3", "topk_method": "greedy"})").find("another choice of experts") !=
         std::string::npos);
-  // Null says that there are none; a missing key does not.
+  // Null says that there are none, but a missing key does not.
   CHECK_FALSE(read(R"({"model_type": "deepseek_v3", "n_routed_experts": null})").mixture);
   CHECK(read(R"({"model_type": "deepseek_v3", "q_lora_rank": null})").latent->query_rank == 0);
 }

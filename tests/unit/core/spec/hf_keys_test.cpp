@@ -8,7 +8,7 @@
 #include "core/spec/hf_config.hpp"
 #include "core/spec/library.hpp"
 
-// Laws of the tables: what a key of each kind does to a model, for every key of every model type.
+// Laws of the tables: the effect of each kind of key on a model, for every key of every model type.
 
 using namespace orrery;
 using nlohmann::json;
@@ -37,7 +37,7 @@ Answer read(const json& config) {
   return out;
 }
 
-/// Every row, as the first table that has it says.
+/// Every row as it stands in the first table that has it.
 std::vector<hf::Key> rows(const hf::Family& f) {
   std::vector<hf::Key> out;
   for (const hf::Keys& keys : f.tables) {

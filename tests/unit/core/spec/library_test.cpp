@@ -44,7 +44,7 @@ TEST_CASE("DeepSeek-V3 has 671B parameters, 685B with its prediction module", "[
   REQUIRE(m);
   // 58 mixtures of 256 experts have a bias for each, which is not trained.
   CHECK(parameter_count(*m) == 671'026'419'200 - 58 * 256);
-  // What a token meets, with the biases: both tables, 61 layers of attention and two norms, 3 dense, 58 of 9 experts
+  // A token meets, with the biases: both tables, 61 layers of attention and two norms, 3 dense layers, 58 of 9 experts
   // and a router.
   CHECK(active_parameter_count(*m) + 58 * 256 == 37'552'297'472);
   // Attention and two norms; 257 experts, router and biases; projection and three norms.
@@ -55,8 +55,8 @@ TEST_CASE("DeepSeek-V3 has 671B parameters, 685B with its prediction module", "[
   CHECK(published_parameter_count(*m) + module + 2ULL * 129'280 * 7168 == 684'489'845'504);
 }
 
-// What a token meets, as its authors say to the billion: DeepSeek-V2 "21B", its lite version "2.4B" (without the input
-// embedding, whose table a token reads one row of, both), DeepSeek-V3 "37B", Mixtral "13B".
+// The parameters that a token meets, as authors state them to the billion: DeepSeek-V2 "21B", its lite version "2.4B"
+// (both without the input embedding, of whose table a token reads one row), DeepSeek-V3 "37B", Mixtral "13B".
 TEST_CASE("a token meets the published number of parameters", "[unit][library]") {
   const std::tuple<const char*, double, double> published[] = {{"deepseek-v2", 21.0, 0.5},
                                                                {"deepseek-v2-lite", 2.4, 0.06},
@@ -73,7 +73,7 @@ TEST_CASE("a token meets the published number of parameters", "[unit][library]")
 }
 
 TEST_CASE("BERT trains its head of masked words and no pooler", "[unit][library]") {
-  // The released masked-language models: h^2 + h + 2 h + V for the head in place of h^2 + h for the pooler.
+  // These are the released masked-language models: h^2 + h + 2 h + V for the head in place of h^2 + h for the pooler.
   Diagnostics d;
   CHECK(parameter_count(*library.model("bert-base", ".", d)) == 109'482'240 + 2 * 768 + 30522);
   CHECK(parameter_count(*library.model("bert-large", ".", d)) == 335'141'888 + 2 * 1024 + 30522);
@@ -185,7 +185,7 @@ TEST_CASE("a model is taken from a file of any name that holds JSON, and from a 
     CHECK(render(d) == "");
     REQUIRE(model);
     CHECK(model->name == "mine");
-    // Written into a plan it means the same file from elsewhere.
+    // Written into a plan it means the same file from any other folder.
     CHECK(library.model(library.portable_model(reference, folder), "/", d) == model);
   }
   // A shipped name stays what it is.

@@ -26,9 +26,8 @@ Workload workload(Routing::Kind kind, std::uint64_t group) {
 
 }  // namespace
 
-// Tokens of a group choose k different experts each, and every expert as often
-// as its count says, in every group alike; where experts have groups, as many of
-// each of its own groups.
+// Tokens of a group choose k different experts each. Every expert is chosen as often as its count says, alike in every
+// group. Where experts have groups, a token chooses as many of each of its own groups.
 TEST_CASE("choices of a routing group have the counts of its law", "[unit][routing]") {
   const auto kind = GENERATE(Routing::Kind::balanced, Routing::Kind::skewed, Routing::Kind::recorded);
   const std::uint64_t group = GENERATE(1U, 3U, 8U, 24U);
@@ -83,7 +82,7 @@ TEST_CASE("balanced and skewed shares are those of the law", "[unit][routing]") 
   for (std::uint32_t e = 0; e < 8; ++e) counts.insert(skewed.chosen(e));
   CHECK(*counts.rbegin() == 18);
   CHECK(*std::next(counts.rbegin()) == 9);
-  // An expert is visited once by a token: at most 24 of 48, the rest goes to others.
+  // A token visits an expert at most once, so at most 24 of 48 go there, and the rest goes to others.
   Workload hot = workload(Routing::Kind::recorded, 0);
   hot.routing.loads = {{1e6, 1, 1, 1, 1, 1, 1, 1}};
   const LayerRouting recorded(hot, 8, 2, 0);
@@ -99,8 +98,8 @@ TEST_CASE("capacity drops what is over its share", "[unit][routing]") {
   CHECK(LayerRouting(w, 8, 2, 0).kept() == 48);
 }
 
-// Whoever chooses what: 3 positions choose 2 of 4 experts each, 6^3 ways.  What
-// two of the experts keep is at most what the formula says, and some way gets there.
+// This holds for any choices: 3 positions choose 2 of 4 experts each, 6^3 ways. Two of the experts keep at most what
+// the formula says, and some way reaches it.
 TEST_CASE("no scores make some experts keep more than the bound", "[unit][routing]") {
   const std::optional<double> capacity = GENERATE(std::optional<double>(), 0.5, 1.0, 1.25);
   const std::uint32_t some = GENERATE(1U, 2U, 3U, 4U);

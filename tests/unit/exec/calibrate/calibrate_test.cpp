@@ -75,8 +75,8 @@ TEST_CASE("The machine is described", "[calibrate]") {
   CHECK(describe_machine().find(std::to_string(usable_cores()) + " core") == 0);
 }
 
-// The numbers are this machine's; what must hold on any: every kernel of a
-// step has a positive rate, and the file reads back equal.
+// The numbers are this machine's. On any machine, every kernel of a step must have a positive rate, and the file must
+// read back equal.
 TEST_CASE("A calibration covers every kernel of a step", "[calibrate]") {
   CalibrateOptions options;
   options.precisions = {Precision::fp32};

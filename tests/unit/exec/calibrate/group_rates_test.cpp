@@ -48,8 +48,8 @@ ClusterSpec two_level_cluster(std::uint32_t devices) {
 
 }  // namespace
 
-// The simulator runs the same Program by the cost model's prices: what is read from its trace has to be those prices,
-// and a rank that comes late must not show.
+// The simulator runs the same Program by the cost model's prices. So the times read from its trace must be those
+// prices, and a rank that comes late must not show.
 TEST_CASE("times of groups read from a trace are the prices that made it", "[unit][calibrate]") {
   int plans = 0, collectives = 0;
   for (std::uint64_t seed = 1; plans < 60; ++seed) {
@@ -144,7 +144,8 @@ TEST_CASE("who waits for whom decides what a collective took", "[unit][calibrate
     }
     return t;
   };
-  // Waiting inside: 5 us and 2 us, of which 2 are the collective.  Outside: both begin together, the first ends later.
+  // With waiting inside: 5 us and 2 us, of which 2 are the collective. Outside: both begin together, and the first ends
+  // later.
   CHECK(group_times(program, {trace(0, 5'000'000)}, true).front().typical.base() == Approx(2e-6));
   CHECK(group_times(program, {trace(3'000'000, 6'000'000)}, false).front().typical.base() == Approx(3e-6));
 }
@@ -182,7 +183,7 @@ TEST_CASE("latency and bandwidth are those that made the times, and the best whe
       }
     }
   }
-  // Times that fall with bytes: no latency below 0, no negative bandwidth.
+  // Times that fall with bytes must give no latency below 0 and no negative bandwidth.
   const AlphaBeta odd = fit_alpha_beta({{Bytes::of(1e3), Seconds::of(2e-3)}, {Bytes::of(1e6), Seconds::of(1e-3)}});
   CHECK(odd.latency > Seconds{});
   CHECK(odd.bandwidth.base() > 0.0);

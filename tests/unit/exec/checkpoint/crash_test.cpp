@@ -38,8 +38,9 @@ TEST_CASE("a save keeps the checkpoint before it and no other", "[checkpoint]") 
 
 TEST_CASE("whatever call of a save the power fails in, the old or the new checkpoint is whole", "[checkpoint]") {
   const std::uint64_t calls = calls_of_a_save();
-  // The folder; two rank files, made, head and block appended, synced; the manifest, made, written, synced; its folder
-  // synced, renamed, the one around it synced; the oldest renamed, and its three files and it removed.
+  // The calls are: the folder; two rank files, made, head and block appended, synced; the manifest, made, written,
+  // synced; its folder synced, renamed, the one around it synced; the oldest renamed, and its three files and it
+  // removed.
   REQUIRE(calls == 1 + 2 * 4 + 3 + 3 + 1 + 4);
   std::size_t old_ones = 0, new_ones = 0;
   for (std::uint64_t at = 0; at <= calls; ++at) {
@@ -64,7 +65,7 @@ TEST_CASE("whatever call of a save the power fails in, the old or the new checkp
       CHECK(s.state.holds_its_step(*found.checkpoint));
       if (returned) CHECK(step == 6);
       (step == 4 ? old_ones : new_ones) += 1;
-      // And it goes on: what the crash left behind is removed.
+      // The run goes on, and what the crash left behind is removed.
       s.state.save(s.disk, 8, found.checkpoint->name);
       auto next = newest_whole(s.disk, "dir");
       REQUIRE(next.checkpoint);

@@ -41,7 +41,7 @@ TEST_CASE("any byte that is changed, and any end that is lost, is noticed; the c
       missed += found.checkpoint && found.checkpoint->name == older && found.damaged.size() == 1 ? 0 : 1;
     };
     for (std::size_t at = 0; at < whole.size(); ++at) {
-      // One bit, or any other change.
+      // Changes one bit, or makes any other change.
       bytes[at] =
           whole[at] ^ static_cast<std::byte>(at % 2 == 0 ? 1U << (at / 2 % 8) : 1 + random_bits(1, 2, at) % 255);
       noticed();
@@ -93,7 +93,7 @@ TEST_CASE("a file of another checkpoint, or of another rank, is not taken for th
   CHECK_THROWS_AS(open_checkpoint(disk, dir, newer), Damaged);
   disk.bytes(dir / newer / "rank-00000.bin") = disk.bytes(dir / newer / "rank-00001.bin");
   CHECK_THROWS_AS(open_checkpoint(disk, dir, newer), Damaged);
-  // The same step of another run: all is right but the numbers.
+  // The same step of another run has all right but the numbers.
   MemoryDisk twin;
   auto other = state.state(5);
   static_cast<void>(save_checkpoint(twin, "dir", state.program, *other, manifest_of(state.run, 4), {}));

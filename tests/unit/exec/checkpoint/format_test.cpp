@@ -39,7 +39,7 @@ void append(std::vector<std::byte>& to, std::uint64_t value, int n) {
 }  // namespace
 
 TEST_CASE("the checksum is the CRC-32 that everyone has", "[checkpoint]") {
-  // The check value of the catalogues: of the digits 1 to 9.
+  // The check value of the catalogues is that of the digits 1 to 9.
   CHECK(crc32_of(bytes_of_text("123456789")) == 0xcbf43926U);
   CHECK(slow_crc(bytes_of_text("123456789")) == 0xcbf43926U);
   CHECK(crc32_of(bytes_of_text("6789"), crc32_of(bytes_of_text("12345"))) == 0xcbf43926U);

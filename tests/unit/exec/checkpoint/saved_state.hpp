@@ -42,14 +42,14 @@ struct SavedState {
     program = lower(run.model, run.workload, run.plan);
   }
 
-  /// The weights after step `step`, as it were: numbers that no other step has.
+  /// Stands for the weights after step `step`: numbers that no other step has.
   [[nodiscard]] std::unique_ptr<StateMemory> state(std::uint64_t step) const {
     auto memory = std::make_unique<StateMemory>(program, ranks);
     for (const Rank rank : ranks) {
       for (const HeldPart& held : held_parts(program, rank)) {
         const auto bytes = memory->find(rank, held.where);
         const std::uint64_t element = size_of(held.part.dtype);
-        // Of replicas the same, so that it does not matter who writes them.
+        // Replicas have the same numbers, so it does not matter which of them writes.
         for_each_stretch(held.part.slice, [&](std::uint64_t global, std::uint64_t local, std::uint64_t n) {
           for (std::uint64_t i = 0; i < n; ++i) {
             bytes[(held.first + local + i) * element] = static_cast<std::byte>(global + i + 31 * step);
@@ -62,7 +62,7 @@ struct SavedState {
   std::string save(FileSystem& disk, std::uint64_t step, const std::optional<std::string>& previous) const {
     return save_checkpoint(disk, "dir", program, *state(step), manifest_of(run, step), previous).name;
   }
-  /// Whether the checkpoint holds what was saved after the step that it names, all of it.
+  /// Whether the checkpoint holds everything that was saved after the step that it names.
   [[nodiscard]] bool holds_its_step(Checkpoint& checkpoint) const {
     const StateMemory loaded(program, ranks);
     restore(checkpoint, program, ranks, loaded);

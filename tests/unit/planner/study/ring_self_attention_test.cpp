@@ -83,8 +83,8 @@ OneLayer random_layer(std::mt19937& random, Axis axis) {
   return {shape, n, lower(model, workload, plan)};
 }
 
-/// Elements that every rank receives in one run of the layer's block: a pass brings all that it moves, an all-reduce
-/// of n elements 2 (N - 1) / N of them.
+/// Elements that every rank receives in one run of the layer's block: a pass brings everything that it moves, an
+/// all-reduce of n elements 2 (N - 1) / N of them.
 double received(const OneLayer& x, std::string_view block_name) {
   double elements = 0.0;
   for (const Block& block : x.program.blocks) {
@@ -113,11 +113,9 @@ TEST_CASE("Programs of ring self-attention move what the formula says", "[proper
   }
 }
 
-// The formula counts 10 b s h of activations: what norms put out is its own
-// input, and GELU keeps nothing.  A Program keeps GELU's input, 4 b s h, and the
-// inputs of both norms beside their outputs, 2 b s h, of which a tensor axis cuts
-// the first alone.  Its weights are 12 h^2 and 13 h of biases and norms, of which a
-// tensor axis leaves 6 h whole.
+// The formula counts 10 b s h of activations: the output of norms is its own input, and GELU keeps nothing. A Program
+// keeps GELU's input, 4 b s h, and the inputs of both norms beside their outputs, 2 b s h. A tensor axis cuts only the
+// first of these. Its weights are 12 h^2 and 13 h of biases and norms, of which a tensor axis leaves 6 h whole.
 TEST_CASE("Programs keep what the formulas of ring self-attention and 1D say, and what these leave out",
           "[property][sequence]") {
   std::mt19937 random(8);

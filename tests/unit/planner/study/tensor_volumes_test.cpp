@@ -13,8 +13,8 @@ using namespace orrery;
 
 namespace {
 
-// Block moves counted one by one, with no formula: every device of a group but
-// the one that has a block receives it.
+// Block moves are counted one by one, without a formula: every device of a group except the one that has a block
+// receives it.
 
 /// 2D and 2.5D: `depth` grids of q x q devices, X in q d x q blocks, W in q x q.
 std::uint64_t counted_summa(std::uint64_t q, std::uint64_t depth, std::uint64_t x, std::uint64_t w) {
@@ -90,7 +90,7 @@ TEST_CASE("1D volume of a layer is what a lowered layer sends", "[oracle][tensor
     }
     const std::uint64_t tokens = workload.global_batch * workload.sequence_length;
     CAPTURE(tensor, model.hidden, tokens);
-    // The second layer's share, 4 bytes an element; all that is received was sent.
+    // The difference is the second layer's share, 4 bytes an element; everything that is received was sent.
     CHECK(sent[1] - sent[0] == 4 * layer_volume({TensorMode::one_d, tensor, 1}, tokens, model.hidden).total());
   }
 }
@@ -188,7 +188,8 @@ TEST_CASE("what all devices hold of a linear layer is one, p or d copies of it",
     const TensorGrid two{TensorMode::two_d, q, 1};
     const TensorGrid half{TensorMode::two_and_half_d, q, d};
     const TensorGrid three{TensorMode::three_d, q, 1};
-    // Weights once in all modes but 2.5D, which has d copies; inputs once but in 1D by columns, where each has them.
+    // Weights are there once in all modes but 2.5D, which has d copies. Inputs are there once but in 1D by columns,
+    // where each device has them.
     CHECK(linear_memory(one, l).weights * q == w);
     CHECK(linear_memory(one, l).saved_input == x);
     CHECK(linear_memory(one, rows).saved_input * q == x);
@@ -250,7 +251,8 @@ TEST_CASE("1D over 2D activations on 64 devices: 9.5, 11.5 and 13.75", "[unit][t
 }
 
 TEST_CASE("3D keeps q times as much when it keeps what it gathered", "[unit][tensor]") {
-  // 14 s b h of the 34 are inputs of linear layers, kept at 1/q^2 rather than 1/q^3, and 24 h^2 bytes of weights.
+  // Among the 34, 14 s b h are inputs of linear layers, kept at 1/q^2 rather than 1/q^3, and there are 24 h^2 bytes of
+  // weights.
   const LayerShape shape{8, 64, 256, 8};
   const double sbh = 8.0 * 64.0 * 256.0;
   const LayerActivations a = layer_activations({TensorMode::three_d, 2, 1}, shape);

@@ -84,8 +84,9 @@ struct Moved {
   std::uint64_t collectives = 0;  ///< that every device takes part in
 };
 
-/// What the collectives of products bring in one run of a block.  Of n elements a broadcast or reduce brings n to
-/// all others of the group, a gather or scatter a part to each of them, an all-reduce twice a part for each.
+/// The elements that the collectives of products bring in one run of a block. A broadcast or reduce of n elements
+/// brings n to all others of the group, a gather or scatter a part to each of them, an all-reduce twice a part for
+/// each.
 Moved moved(const Case& c, const Program& p, std::string_view name) {
   Moved out;
   for (const Block& block : p.blocks) {

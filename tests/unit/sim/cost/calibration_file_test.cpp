@@ -43,7 +43,7 @@ Calibration full() {
   return c;
 }
 
-/// All that is said about a file that must be refused.
+/// The messages about a file that must be refused.
 std::string message(const std::string& text) {
   Diagnostics diagnostics;
   CHECK(!parse_calibration(text, "c.toml", diagnostics));

@@ -53,7 +53,8 @@ TEST_CASE("A ring over nodes shares the ways out among its members", "[collectiv
   const RingPath path = ring_path(first(16), links);
   CHECK(close(path.latency, 33e-6));
   CHECK(path.bandwidth == 80.0 * gigabyte_per_second);
-  // 12 members: 8 and 4; the node with 4 members is the narrowest, 40 GB/s; 10 inner hops, 2 between, one left out.
+  // With 12 members, 8 and 4, the node with 4 members is the narrowest, 40 GB/s; there are 10 inner hops and 2 between,
+  // and one is left out.
   const RingPath uneven = ring_path(first(12), links);
   CHECK(close(uneven.latency, 29e-6));
   CHECK(uneven.bandwidth == 40.0 * gigabyte_per_second);
@@ -78,7 +79,8 @@ TEST_CASE("Recursive halving keeps less at every level", "[collective][recursive
   CHECK(close(recursive_half(megabyte, first(16), links), 3e-6 + 8.75e-6 + 10e-6 + 6.25e-6));
   // Doubling: 3 (1 us + 10 us) + (10 us + 100 us).
   CHECK(close(recursive_doubling_all_reduce(megabyte, first(16), links), 33e-6 + 110e-6));
-  // 6 members: two of them hand their vector to others, four go 2 rounds, two get the sum back: 4 (1 us + 10 us).
+  // With 6 members, two of them hand their vector to others, four go 2 rounds, and two get the sum back: 4 (1 us + 10
+  // us).
   CHECK(close(recursive_doubling_all_reduce(megabyte, first(6), links), 44e-6));
   CHECK(close(recursive_half(megabyte, first(6), links), 3e-6 + 5.0 / 6 * 1e-5));
   // 8 and 4 members: not uniform, no recursive algorithm.

@@ -77,7 +77,7 @@ TEST_CASE("A copy from or to the disk costs its latency and a rank's share of th
   CHECK(price(Tier::disk, Tier::host) == 100'000'000 + 2'000'000);  // 100 us, 4000 bytes at 2 GB/s
   CHECK(price(Tier::host, Tier::disk) == 100'000'000 + 4'000'000);
   CHECK(price(Tier::host, Tier::device) == 4000 * 2);  // read and written in the device's memory, 1 TB/s
-  // Measured, it is as fast as measured; a cluster without a disk has none, whatever was measured elsewhere.
+  // A measured disk is as fast as measured; a cluster without a disk has none, whatever was measured elsewhere.
   Calibration measured;
   measured.disk = DiskRate{Bandwidth::of(4e9), Bandwidth::of(1e9), Seconds::of(2e-4)};
   const Op write{Copy{Tier::host, Tier::disk}, {}, {}, {0, 2}}, read{Copy{Tier::disk, Tier::host}, {}, {}, {0, 2}};
@@ -89,8 +89,8 @@ TEST_CASE("A copy from or to the disk costs its latency and a rank's share of th
         CostModel(cluster, {}, p.mesh).price(p, block, write, Rank{0}));
 }
 
-// Four ranks on two nodes of two: a ring of all crosses nodes with every pass, rings of two consecutive ranks do not,
-// nor do they when a placement puts the first of them together with the third.
+// Four ranks are on two nodes of two. A ring of all crosses nodes with every pass. Rings of two consecutive ranks do
+// not, and they do not when a placement puts the first of them together with the third.
 TEST_CASE("A permute inside narrow rings crosses the links of these alone", "[cost-model]") {
   const ClusterSpec cluster = round_cluster(2, 2);
   Program p = small_program();
@@ -153,8 +153,8 @@ TEST_CASE("Ranks that share a node slow each other as measured", "[cost-model]")
   CHECK(fill() == 6000);
 }
 
-// Every pair of neighbouring stages, told one by one, against the answer for all: meshes and nodes that cut pairs
-// alike and not, with and without a placement.
+// The answer for all pairs is compared with every pair of neighbouring stages, one by one: for meshes and nodes that
+// cut pairs alike and not, with and without a placement.
 TEST_CASE("The levels of pairs of ranks are those of each pair", "[cost-model]") {
   int several = 0;  // cases in which pairs differ
   for (const std::uint32_t per_node : {2U, 3U, 4U, 6U, 8U}) {

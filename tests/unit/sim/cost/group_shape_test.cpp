@@ -24,11 +24,11 @@ TEST_CASE("A group's shape counts units and the fewest members in one", "[group-
   CHECK(shape_of({5}, c) == expected(1, {}));
   // Inside node 1: one unit with all three.
   CHECK(shape_of({8, 9, 15}, c) == expected(3, {{1, 3}}));
-  // One member on each of nodes 0, 2, 3.
+  // There is one member on each of nodes 0, 2, 3.
   CHECK(shape_of({0, 16, 31}, c) == expected(3, {{3, 1}, {1, 3}}));
   // Nodes 0 (6, 7) and 1 (8, 9, 10): two units, the smaller with two.
   CHECK(shape_of({6, 7, 8, 9, 10}, c) == expected(5, {{2, 2}, {1, 5}}));
-  // Order of the members does not matter.
+  // The order of the members does not matter.
   CHECK(shape_of({10, 6, 9, 7, 8}, c) == shape_of({6, 7, 8, 9, 10}, c));
 }
 

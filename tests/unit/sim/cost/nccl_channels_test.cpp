@@ -41,11 +41,11 @@ TEST_CASE("One's own choice of switches is NVLS, and CollNet where the network's
   const auto own = cost.choose(Kind::all_reduce, gigabyte, all(one), CollectiveAlgorithm::in_network);
   CHECK(own.nccl == NcclAlgorithm::nvls);
   CHECK(own.time < cost.choose(Kind::all_reduce, gigabyte, all(one), CollectiveAlgorithm::ring).time);
-  // Small ones too, for which NCCL would take something else.
+  // Small payloads too, for which NCCL would choose something else.
   const auto little = cost.choose(Kind::all_reduce, Bytes::of(1024), all(one), CollectiveAlgorithm::in_network);
   CHECK(little.nccl == NcclAlgorithm::nvls);
   CHECK(little.time > cost.choose(Kind::all_reduce, Bytes::of(1024), all(one)).time);
-  // Broadcasts have no such way: a ring.
+  // Broadcasts have no such way, so they take a ring.
   CHECK(cost.choose(Kind::broadcast, gigabyte, all(one), CollectiveAlgorithm::in_network).nccl == NcclAlgorithm::ring);
 
   ClusterSpec many = boxes(4);
@@ -71,19 +71,19 @@ TEST_CASE("Channels that NCCL found stand for those that are derived", "[nccl]")
     return CollectiveCost(c, hopper()).choose(Kind::all_gather, n, shape, CollectiveAlgorithm::ring).time;
   };
   const Seconds derived = ring(gigabyte);
-  // What is derived of a box of H100, said: no difference.
+  // The file states what is derived for a box of H100, so there is no difference.
   c.channels = {{ChannelGraph::Kind::ring, 8, 1, 12, 30.0 * gigabyte_per_second, 30.0 * gigabyte_per_second, "log"}};
   CHECK(ring(gigabyte) == derived);
   // A third of the channels: three times as long, but for 7 steps of latency (of 1 ms).
   c.channels[0].channels = 4;
   CHECK(ring(gigabyte) / derived == Approx(3.0).epsilon(0.02));
-  // Of another group they say nothing.
+  // They say nothing about another group.
   c.channels[0].ranks = 4;
   CHECK(ring(gigabyte) == derived);
   c.channels[0].ranks = 8;
   c.channels[0].nodes = 2;
   CHECK(ring(gigabyte) == derived);
-  // Rings' channels are trees' as well, unless trees' are given.
+  // Rings' channels count for trees as well, unless trees' are given.
   c.channels = {{ChannelGraph::Kind::ring, 8, 1, 4, 30.0 * gigabyte_per_second, 30.0 * gigabyte_per_second, "log"}};
   CHECK(nccl_graphs(NcclCost(c, hopper()).topology(shape)).tree.count == 4);
   c.channels.push_back(

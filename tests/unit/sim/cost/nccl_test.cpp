@@ -12,7 +12,7 @@ using Protocol = NcclProtocol;
 
 namespace {
 
-/// One board of a generation, whose NVLinks are those of A100, H100 and B200.
+/// One board of a generation, with the NVLinks of A100, H100 and B200.
 NcclTopology board(GpuGeneration g, std::uint32_t gpus) {
   const double links = g == GpuGeneration::ampere ? 300.0 : (g == GpuGeneration::hopper ? 450.0 : 900.0);
   return {g, gpus, 1, gpus, links * gigabyte_per_second, {}, false};
@@ -92,7 +92,7 @@ TEST_CASE("With many bytes a ring reaches what its channels move", "[unit][nccl]
         const NcclTopology t = board(generation, gpus);
         const NcclWay w = way(nccl_ways(c, t), Algorithm::ring, Protocol::simple);
         CHECK(bus_bandwidth(c, t, w) == Approx(limit));
-        // The rate of 1 PB is that limit.
+        // The rate at 1 PB is that limit.
         CHECK(1e15 / nccl_time(c, t, w, Bytes::of(1e15)).base() == Approx(w.bandwidth.base()).epsilon(1e-6));
       }
     }
@@ -135,7 +135,8 @@ TEST_CASE("Only algorithms that can run are there", "[unit][nccl]") {
   CHECK_FALSE(has(nccl_ways(NcclCollective::broadcast, boards(GpuGeneration::hopper, 4)), Algorithm::tree));
 }
 
-// H200, all-reduce over 8 GPUs: LL around a ring to 1 MiB, NVLS from 2 MiB on; of fewer GPUs, rings to four.
+// On H200, all-reduce over 8 GPUs takes LL around a ring to 1 MiB and NVLS from 2 MiB on; with fewer GPUs it takes
+// rings up to four.
 TEST_CASE("NCCL's choices on a board of H200", "[unit][nccl]") {
   const NcclTopology eight = board(GpuGeneration::hopper, 8);
   for (int log = 10; log <= 34; ++log) {
@@ -194,7 +195,7 @@ TEST_CASE("Levels as fast as the innermost are one domain", "[unit][nccl]") {
   CHECK(cost.topology(group_shape(devices, rack)).nodes == 1);
   // One device of each rack.
   CHECK(cost.topology(group_shape(std::vector<std::uint32_t>{3, 67}, rack)).per_node == 1);
-  // No NVLink, no price: PCIe reaches less.
+  // Without NVLink there is no price: PCIe reaches less.
   rack.levels[0].bandwidth = 63.0 * gigabyte_per_second;
   CHECK_FALSE(NcclCost::applies(rack, k));
   CHECK_FALSE(NcclCost::applies(rack, {}));

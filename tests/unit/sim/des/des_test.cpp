@@ -62,8 +62,8 @@ TEST_CASE("Events of one instant come out in the order in which they were put in
   CHECK(order == expected);
 }
 
-// Ranks 0, 1, 2 on one core, jobs of 10, 20, 5.  Rank 0 runs 0..10 and goes on with 7 more (10..17), since its
-// slice is not over; with nothing more to do it rests, rank 1 runs 17..37, then rank 2 37..42.
+// Ranks 0, 1, 2 on one core, jobs of 10, 20, 5. Rank 0 runs 0..10 and goes on with 7 more (10..17), since its slice is
+// not over. With nothing more to do it rests, so rank 1 runs 17..37, then rank 2 37..42.
 TEST_CASE("Ranks on fewer cores take turns when they have nothing to do", "[unit][des]") {
   Cores cores(1, 3);
   cores.start(0, 10, {0, 100});
@@ -123,7 +123,7 @@ TEST_CASE("A message moves when both ends are there", "[unit][des]") {
   program.classes[1].step = {once(last.finish())};
   const Timing t = simulate_times(program, simple_prices(program), false);
   CHECK(t.trace.ranks[0].spans == std::vector<Span>{{0, 10}, {10, 13}});
-  // Alloc is passed at once, Free when the compute lane has come to it.
+  // Alloc is passed at once, and Free when the compute lane has come to it.
   CHECK(t.trace.ranks[1].spans == std::vector<Span>{{0, 0}, {10, 13}, {13, 23}, {23, 23}});
 }
 
@@ -154,7 +154,7 @@ TEST_CASE("An exchange ends with the last of its messages", "[unit][des]") {
   CHECK(walk.classes()[1].exchange == 13);
 }
 
-// Overlap: the all-reduce runs 10..15 beside the second compute op; on a serial device it holds it up.
+// The all-reduce overlaps: it runs 10..15 beside the second compute op; on a serial device it holds it up.
 TEST_CASE("Lanes run beside each other only where the device can", "[unit][des]") {
   Program program = test::hand_program(1, 2);
   HandBlock b(program, "b");

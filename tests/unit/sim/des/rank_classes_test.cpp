@@ -9,7 +9,7 @@ using namespace orrery;
 
 namespace {
 
-/// Ranks in a row that send to their right neighbours; `closed`: the last sends to the first.
+/// Ranks in a row that send to their right neighbours; with `closed` the last sends to the first.
 MeetingGraph row(std::uint32_t ranks, bool closed) {
   MeetingGraph graph;
   graph.ranks.assign(ranks, 0);
@@ -59,7 +59,7 @@ TEST_CASE("Links part the ranks whose messages cross them", "[unit][des]") {
   classes = stable_classes(graph);
   CHECK(classes.ranks == 4);
   CHECK(classes.flows == 2);
-  // As wide a link of its own for the other message makes them alike again.
+  // An equally wide link of its own for the other message makes them alike again.
   graph.links.assign(3, 7);
   graph.crossing.push_back({0, 2, 1});
   CHECK(stable_classes(graph).ranks == 2);

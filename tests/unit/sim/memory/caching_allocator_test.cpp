@@ -63,7 +63,7 @@ TEST_CASE("a request gets the segment of its size", "[unit][memory]") {
 
 TEST_CASE("the smallest free block that is large enough is taken and split", "[unit][memory]") {
   CachingAllocator a;
-  // One segment of 2 MiB: 512, 256 and 128 KiB, held apart by what stays, and 896 KiB at its end.
+  // One segment of 2 MiB has 512, 256 and 128 KiB, held apart by blocks that stay, and 896 KiB at its end.
   const std::uint64_t sizes[] = {512, 64, 256, 64, 128, 128};
   for (std::uint64_t i = 0; i < 6; ++i) a.allocate(i, sizes[i] * kib);
   a.free(0);
@@ -94,8 +94,8 @@ TEST_CASE("blocks of two segments do not join", "[unit][memory]") {
   CHECK(a.reserved() == 40 * mib);
 }
 
-// 40 MiB are free in two segments of 20, and 30 are asked for: the default takes a third segment, an expandable one
-// has them in one piece, and takes pages of 20 MiB.
+// 40 MiB are free in two segments of 20, and the request is for 30. The default takes a third segment. An expandable
+// one has them in one piece, and takes pages of 20 MiB.
 TEST_CASE("an expandable segment has no gaps between segments", "[unit][memory]") {
   for (const bool expandable : {false, true}) {
     AllocatorRules rules;
@@ -126,8 +126,8 @@ TEST_CASE("unused segments go back before the allocator gives up", "[unit][memor
   CHECK(a.reserved() == 120 * mib);  // beyond the capacity, by a segment of 20 MiB
 }
 
-// 40 MiB in use, 40 free behind them, a page of 2 for small blocks: 82 of 105.  60 more, one page of 20 beside the free
-// ones, are 102.  Then the end is freed and given back for a second page of small blocks and what stays free.
+// 40 MiB in use, 40 free behind them, a page of 2 for small blocks: 82 of 105. 60 more, one page of 20 beside the free
+// ones, are 102. Then the end is freed and given back for a second page of small blocks and the free rest.
 TEST_CASE("an expandable segment gives back its free end", "[unit][memory]") {
   AllocatorRules rules;
   rules.expandable = true;
@@ -150,8 +150,8 @@ TEST_CASE("an expandable segment gives back its free end", "[unit][memory]") {
   CHECK(a.reserved() == 86 * mib);
 }
 
-// Whatever is asked for, in any order: segments are full of blocks, blocks do not overlap, free neighbours are joined,
-// what is reserved covers what is allocated, which covers what was asked for; freeing everything keeps it all.
+// For any requests, in any order: segments are full of blocks, blocks do not overlap, free neighbours are joined,
+// reserved bytes cover allocated ones, and these cover the requested ones; freeing everything keeps it all.
 TEST_CASE("blocks fill their segments and never overlap", "[property][memory]") {
   const bool expandable = GENERATE(false, true);
   const unsigned seed = GENERATE(1U, 2U, 3U, 4U);

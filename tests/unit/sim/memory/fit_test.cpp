@@ -76,7 +76,7 @@ TEST_CASE("a process that does not fit is said not to", "[unit][memory]") {
   const Case c = pipeline_case();
   const ProcessMemory outside{100.0 * mebibyte, {}, {}, "here"};
   CHECK(judged(c, 200.0 * mebibyte, outside).fits);
-  CHECK_FALSE(judged(c, 101.0 * mebibyte, outside).fits);  // tensors are left 1 MiB, and a segment has 2
+  CHECK_FALSE(judged(c, 101.0 * mebibyte, outside).fits);  // 1 MiB is left for tensors, and a segment has 2
   CHECK_FALSE(judged(c, 50.0 * mebibyte, outside).fits);   // not even the context
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("where nothing is known of processes tensors alone must fit, to the by
   CHECK_FALSE(judged(c, Bytes::of(static_cast<double>(most - 1)), std::nullopt).fits);
 }
 
-// Two stages on two nodes: the first has room for the fuller stage, the second for the other one alone.
+// There are two stages on two nodes. The first has room for the fuller stage, and the second only for the other one.
 TEST_CASE("each stage is judged by the devices that it is on", "[unit][memory]") {
   test::RandomRunLimits limits;
   limits.schedule = ScheduleName::one_f_one_b;

@@ -81,7 +81,7 @@ TEST_CASE("what a rank holds peaks where the Program's Allocs and Frees do", "[p
   }
 }
 
-// With every rule: what is allocated is freed, under names that nothing else has, and the tensors still add up.
+// With every rule, what is allocated is freed, under names that nothing else has, and the tensors still add up.
 TEST_CASE("what a training program adds is given back", "[property][memory]") {
   const auto seed = static_cast<std::uint64_t>(GENERATE(range(1, 21)));
   const WeightGradients gradients = GENERATE(WeightGradients::placeholders, WeightGradients::apart);
@@ -147,15 +147,15 @@ TEST_CASE("logits are held as the cross-entropy wants them", "[unit][memory]") {
   CHECK(logits(CrossEntropy::fused, alone) == 1280);
   CHECK(logits(CrossEntropy::plain, alone) == 2560 + 1280);
   CHECK(logits(CrossEntropy::eager, alone) == 3 * 2560);  // backward; forward 2 x 2560 and the product
-  // Two tensor ranks have 20 of the 40 each, 1280 bytes in fp32: backward the log-softmax, the targets' part, the
-  // exponentials and the sum, then the product for the exponentials; forward 3 x 1280 and the product's 640.
+  // Two tensor ranks have 20 of the 40 each, 1280 bytes in fp32. Backward there are the log-softmax, the targets' part,
+  // the exponentials and the sum, then the product in place of the exponentials; forward 3 x 1280 and the product's
+  // 640.
   PlannedRun run = small_llama();
   run.plan.mesh = Mesh{{{Axis::tensor, 2}}};
   CHECK(logits(CrossEntropy::eager, lower(run.model, run.workload, run.plan)) == 4 * 1280);
 }
 
-// What there is between steps is the same however it came to be: 16-bit weights, fp32 gradients, masters and two
-// moments.
+// The memory between steps is the same however it came to be: 16-bit weights, fp32 gradients, masters and two moments.
 TEST_CASE("Megatron's buffers hold what the Program's tensors hold, and cost their weights twice at first",
           "[unit][memory]") {
   PlannedRun run = small_llama();
@@ -174,7 +174,7 @@ TEST_CASE("Megatron's buffers hold what the Program's tensors hold, and cost the
   CHECK(buffers.setup <= 8 * elements + 2 * 1024 + 64);
 }
 
-// Of a rank's half: 4 bytes each of masters, two moments and reduced gradients, but no 16-bit shards.
+// The rank's half has 4 bytes each of masters, two moments and reduced gradients, but no 16-bit shards.
 TEST_CASE("FSDP2 keeps shards in full precision alone", "[unit][memory]") {
   PlannedRun run = small_llama();
   run.plan.mesh = Mesh{{{Axis::data, 2}}};
@@ -186,12 +186,13 @@ TEST_CASE("FSDP2 keeps shards in full precision alone", "[unit][memory]") {
   const std::uint64_t shard = (2 * 2336 + 640 + 656) / 2;
   CHECK(fsdp.steady == listed.steady - 2 * shard);
   CHECK(fsdp.setup == listed.setup - (2 + 4 + 8) * shard);
-  // What each layer keeps is there at the peak, which the head's backward pass makes.
+  // What each layer keeps is there at the peak, which is in the head's backward pass.
   framework.kept_products = Bytes::of(1 << 20);
   CHECK(memory_figures(program, framework)[0].live == fsdp.live + (2 << 20));
 }
 
-// Every rule on any plan with ZeRO: what comes goes, under names that nothing else has, and nothing is left over.
+// With every rule on any plan with ZeRO, everything that comes goes, under names that nothing else has, and nothing is
+// left over.
 TEST_CASE("states of a training program come and go in pairs", "[property][memory]") {
   const auto seed = static_cast<std::uint64_t>(GENERATE(range(1, 41)));
   PlannedRun run = test::random_run(seed);

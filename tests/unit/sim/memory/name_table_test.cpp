@@ -7,7 +7,7 @@
 
 namespace orrery {
 
-// Against std::map, with names as tensors have them: few bits, far apart.
+// Compares with std::map, with names like those of tensors: few bits, far apart.
 TEST_CASE("a name is found until it is taken", "[property][memory]") {
   const unsigned seed = GENERATE(1U, 2U, 3U);
   CAPTURE(seed);

@@ -5,7 +5,7 @@
 namespace orrery {
 namespace {
 
-/// "F3" and "B1": blocks 0 and 1 of a microbatch, all at layer 0.
+/// In the texts, "F3" and "B1" are blocks 0 and 1 of a microbatch, all at layer 0.
 std::vector<Slot> slots(std::initializer_list<std::pair<char, std::uint32_t>> list) {
   std::vector<Slot> out;
   for (const auto& [block, microbatch] : list) {
@@ -43,7 +43,7 @@ TEST_CASE("forward and backward passes in turn are a cycle of two slots", "[unit
   CHECK(found[0] == SlotCycle{2, 10, 2, 1});
 }
 
-// Backward passes of the last microbatch first.
+// Here backward passes of the last microbatch come first.
 TEST_CASE("microbatches may count down", "[unit][memory]") {
   const auto found = slot_cycles(slots({{'B', 5}, {'B', 4}, {'B', 3}, {'B', 2}, {'B', 1}, {'B', 0}}));
   REQUIRE(found.size() == 1);

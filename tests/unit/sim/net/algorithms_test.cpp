@@ -73,8 +73,8 @@ double seconds(const Fabric& f, const Messages& messages, std::uint32_t p) {
 
 }  // namespace
 
-// Every member starts with 1 of each part of either tree; a message up adds what its sender has, one down replaces what
-// its receiver has.  The k-th message over an edge in one direction is that of part k.
+// Every member starts with 1 of each part of either tree. A message up adds what its sender has, and one down replaces
+// what its receiver has. The k-th message over an edge in one direction is that of part k.
 TEST_CASE("two trees bring every member's part to every member, once", "[property][net]") {
   std::mt19937 random(11);
   for (int round = 0; round < 200; ++round) {
@@ -83,11 +83,12 @@ TEST_CASE("two trees bring every member's part to every member, once", "[propert
     const Messages messages = by_step(double_tree_all_reduce_messages(p, Bytes::of(1.0), pieces));
     CHECK(total(messages) == Approx(2.0 * (p - 1)));
     const TwoTrees both = two_trees(p);
-    // An edge may be in both trees; then the messages of the first stand first in a step.
+    // An edge may be in both trees; then the messages of the first come first in a step.
     std::vector<std::vector<std::vector<std::uint32_t>>> have(2, std::vector(pieces, std::vector<std::uint32_t>(p, 1)));
     std::map<std::tuple<std::uint32_t, std::uint32_t, int>, std::uint32_t> sent;
     const auto parent_in = [&](int tree, std::uint32_t v) { return (tree == 0 ? both.first : both.second)[v]; };
-    // Which tree a message belongs to: generated tree by tree, so the first half of all are the first tree's.
+    // Says which tree a message belongs to. They are generated tree by tree, so the first half of all are the first
+    // tree's.
     const Messages generated = double_tree_all_reduce_messages(p, Bytes::of(1.0), pieces);
     std::vector<std::pair<CollectiveMessage, int>> all;
     for (std::size_t i = 0; i < generated.size(); ++i) all.emplace_back(generated[i], i < generated.size() / 2 ? 0 : 1);
@@ -116,7 +117,7 @@ TEST_CASE("two trees bring every member's part to every member, once", "[propert
   }
 }
 
-// Parts: one for each place in a group, cut again into one for each group.  Rings of s members send part (i - k) in the
+// Parts: one for each place in a group, cut again into one for each group. Rings of s members send part (i - k) in the
 // k-th step of a reduce-scatter and (i + 1 - k) in that of an all-gather; a switch's sum of place i is part i.
 TEST_CASE("hierarchical all-reduces bring every member's part to every member, once", "[property][net]") {
   std::mt19937 random(12);
@@ -172,7 +173,7 @@ TEST_CASE("hierarchical all-reduces bring every member's part to every member, o
     for (const auto& member : have) {
       for (const auto& place : member) CHECK(std::count(place.begin(), place.end(), p) == static_cast<long>(outer));
     }
-    // Payloads are n = p: of each half inside, n / g to everyone g - 1 times, or once by each switch's sum.
+    // Payloads are n = p. Each half inside takes n / g to everyone g - 1 times, or once by each switch's sum.
     const double halves = inner == 1 ? 0.0 : how.nvls ? 2.0 * p * outer : 2.0 * p * (inner - 1) * outer;
     const double ways = outer == 1 ? 0.0 : how.sharp ? p : 2.0 * p * (outer - 1);
     CHECK(bytes == Approx(halves + ways));
@@ -228,13 +229,14 @@ TEST_CASE("NVLS trees add every member's part once, node by node and tree by tre
     CAPTURE(inner, nodes, pieces);
     const double n = 1e6;
     const Messages messages = nvls_tree_all_reduce_messages(p, inner, Bytes::of(n), pieces);
-    // Of each place the messages between nodes come first, those of the first tree before those of the second.
+    // For each place the messages between nodes come first, those of the first tree before those of the second.
     const std::size_t between = 4U * (nodes - 1) * pieces, each = between + 2U * nodes * pieces;
     REQUIRE(messages.size() == inner * each);
     std::vector<std::pair<CollectiveMessage, std::size_t>> all;  // with the tree
     for (std::size_t i = 0; i < messages.size(); ++i) all.emplace_back(messages[i], i % each < between / 2 ? 0 : 1);
     std::stable_sort(all.begin(), all.end(), [](const auto& x, const auto& y) { return x.first.step < y.first.step; });
-    // How many members are in what a place of a node has of each piece, by tree; whose pieces have been given to all.
+    // How many members are in the sum that a place of a node has of each piece, by tree; and whose pieces have been
+    // given to all.
     std::vector have(p, std::vector(2, std::vector<std::uint32_t>(pieces, 1)));
     std::map<std::tuple<std::uint32_t, std::uint32_t, std::size_t>, std::uint32_t> sent;
     std::vector<std::uint32_t> summed(p, 0), copied(p, 0);
@@ -261,7 +263,7 @@ TEST_CASE("NVLS trees add every member's part once, node by node and tree by tre
       }
     }
     for (std::uint32_t i = 0; i < p; ++i) CHECK((summed[i] == pieces && copied[i] == pieces));
-    // Every node but a tree's root sends its half up, and gets it down.
+    // Every node except a tree's root sends its half up, and gets it down.
     CHECK(network == Approx(2.0 * (nodes - 1) * n));
   }
 }
@@ -344,8 +346,8 @@ TEST_CASE("a hierarchical all-to-all brings every block to its receiver", "[prop
   }
 }
 
-// docs/formulas.md, "Collectives as messages".  An end is rounded to the nearest picosecond, so a step is off by at
-// most one half, and by another for the first byte.
+// docs/formulas/network.md, "Collectives as messages". An end is rounded to the nearest picosecond, so a step is off by at most
+// one half, and by another half for the first byte.
 TEST_CASE("in-network and hierarchical collectives take their closed forms", "[property][net]") {
   std::mt19937 random(16);
   std::uniform_real_distribution<double> exponent(3.0, 9.0), factor(0.5, 2.0);
@@ -387,8 +389,8 @@ namespace {
 
 using Exact = boost::multiprecision::cpp_rational;
 
-/// Messages between pairs on a star of links of bandwidth 1, as docs/network.md says: rates grow together until a link
-/// is full.  Independent of FlowNetwork, and without rounding.
+/// Messages between pairs on a star of links of bandwidth 1, as docs/network-model.md says: rates grow together until a
+/// link is full.  Independent of FlowNetwork, and without rounding.
 Exact exact_time(std::uint32_t p, const Messages& messages, const Exact& latency, const Exact& payload_of_one) {
   struct State {
     std::uint32_t from, to, step;
@@ -411,7 +413,7 @@ Exact exact_time(std::uint32_t p, const Messages& messages, const Exact& latency
       s.started = true;
       s.arrives = now + latency;
     }
-    // Progressive filling: raise all that are not fixed until the next link is full.
+    // Progressive filling raises all flows that are not fixed until the next link is full.
     std::vector<State*> open;
     for (State& s : all) {
       s.rate = 0;
@@ -469,8 +471,8 @@ TEST_CASE("pipelined trees take the time of an emulation in whole fractions", "[
   }
 }
 
-// At most four messages enter and leave a member in a step, each n / (2 m); and some member (with three or more, one
-// that is inside a tree and a leaf of the other) receives the whole vector twice but for what it starts with.
+// At most four messages enter and leave a member in a step, each n / (2 m). Some member (with three or more, one that
+// is inside a tree and a leaf of the other) receives the whole vector twice except for what it starts with.
 TEST_CASE("two trees take between the bytes of the busiest member and four messages a step", "[property][net]") {
   std::mt19937 random(18);
   std::uniform_real_distribution<double> exponent(2.0, 9.0);
@@ -512,8 +514,8 @@ TEST_CASE("algorithms are compared where the group and the switches allow them",
   CHECK(names(compare_all_to_alls(f, first(6), one, PathRule::rail_local)) == Names{"pairwise"});
 }
 
-// sim/cost/collective_cost.hpp prices what these messages do in pieces without end: SHARP has no others, NVLS's m
-// pieces take (m - 1) a + (1 - 1 / g) n / (m b) more.
+// sim/cost/collective_cost.hpp prices these messages for pieces without end. SHARP has no others, and NVLS's m pieces
+// take (m - 1) a + (1 - 1 / g) n / (m b) more.
 TEST_CASE("the prices of in-network all-reduces are those of their messages", "[oracle][net]") {
   std::mt19937 random(19);
   std::uniform_real_distribution<double> exponent(3.0, 9.0), factor(0.5, 2.0);
@@ -544,7 +546,7 @@ TEST_CASE("the prices of in-network all-reduces are those of their messages", "[
     const Job job{heads, hierarchical_all_reduce_messages(outer, 1, payload, {false, true})};
     CHECK(std::abs(1e-12 * static_cast<double>(run_jobs(f, {job}, PathRule::by_destination, 1).ends[0]) -
                    price(heads)) <= 1e-12);
-    // Both, one after the other and not at once: no faster than the price, and at most all of its parts' sum.
+    // Both come one after the other and not at once: no faster than the price, and at most the sum of its parts.
     const double both =
         seconds(f, hierarchical_all_reduce_messages(inner * outer, inner, payload, {true, true}), inner * outer);
     CHECK(both >= price(first(inner * outer)) - 3e-12);

@@ -89,7 +89,7 @@ TEST_CASE("NCCL's log says channels, rates, rings, trees and transports", "[unit
   CHECK(r.trees[0] == NcclChannelReport::TreePlace{0, 0, {1, 2}, std::nullopt});
   CHECK(r.trees[1] == NcclChannelReport::TreePlace{0, 2, {3}, 0});
   CHECK(r.trees[3] == NcclChannelReport::TreePlace{1, 2, {3, 0}, std::nullopt});
-  // Of a connection over the network both ends are printed.
+  // The log prints both ends of a connection over the network.
   CHECK(r.transports == std::map<std::string, std::uint32_t>{{"NET/IB/0/GDRDMA", 1}, {"P2P/CUMEM/read", 2}});
 }
 

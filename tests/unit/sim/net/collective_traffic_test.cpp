@@ -47,7 +47,8 @@ TEST_CASE("two trees: two children at most, one root each, no member inside both
   }
 }
 
-// Reducing p vectors to one moves p - 1 of them, handing it back as many; no algorithm of these sends less or more.
+// Reducing p vectors to one moves p - 1 of them, and handing it back moves as many. No algorithm among these sends less
+// or more.
 TEST_CASE("traffic of collectives over single members adds up to what they must move", "[unit][net]") {
   for (std::uint32_t p = 2; p <= 40; ++p) {
     CAPTURE(p);
@@ -69,7 +70,7 @@ TEST_CASE("traffic of collectives over single members adds up to what they must 
         Approx(16.0 / 2.0 * 4.0));
 }
 
-// What leaves a box is its ring's share, over all ports alike.
+// A box's outgoing bytes are its ring's share, equal over all ports.
 TEST_CASE("traffic between boxes is spread over their ports", "[unit][net]") {
   const std::vector<std::uint32_t> boxes{4, 4, 4};
   std::map<std::uint32_t, double> leaves;
@@ -82,7 +83,7 @@ TEST_CASE("traffic between boxes is spread over their ports", "[unit][net]") {
   CHECK(leaves.size() == 12);
   for (const auto& [member, bytes] : leaves) CHECK(bytes == Approx(2.0 * 11.0 / 12.0 / 4.0));
 
-  // Recursive: inside a box all but a fourth of the vector is settled, the rest goes on over four ports.
+  // In `recursive`, all but a fourth of the vector is settled inside a box, and the rest goes on over four ports.
   leaves.clear();
   for (const PairTraffic& t : of(Kind::all_reduce, CollectiveAlgorithm::recursive, boxes)) {
     if (t.from / 4 != t.to / 4) leaves[t.from] += t.payload.base();
@@ -90,8 +91,8 @@ TEST_CASE("traffic between boxes is spread over their ports", "[unit][net]") {
   for (const auto& [member, bytes] : leaves) CHECK(bytes == Approx(2.0 * 2.0 / 3.0 / 4.0));
 }
 
-// NVLS: each member's link carries its vector up and the sum's own part down for the reduction, the part up and the sum
-// down for the multicast: n (1 + 1 / s) each way.  Two boxes hand the sum's halves both ways over all ports.
+// NVLS: for the reduction each member's link carries its vector up and the sum's own part down, and for the multicast
+// the part up and the sum down: n (1 + 1 / s) each way. Two boxes hand the sum's halves both ways over all ports.
 TEST_CASE("reductions in switches load each link of a box alike", "[unit][net]") {
   for (std::uint32_t s = 2; s <= 8; ++s) {
     CAPTURE(s);
@@ -99,14 +100,14 @@ TEST_CASE("reductions in switches load each link of a box alike", "[unit][net]")
     const auto pairs = collective_traffic(Kind::all_reduce, CollectiveAlgorithm::ring, one, Bytes::of(1.0), true);
     REQUIRE(pairs.size() == s);
     for (const PairTraffic& t : pairs) CHECK(t.payload.base() == Approx(1.0 + 1.0 / s));
-    // Inside as before; between the boxes two trees of one edge each, half up and half down: 2 in all.
+    // Inside it is as before. Between the boxes there are two trees of one edge each, half up and half down: 2 in all.
     CHECK(total(collective_traffic(Kind::all_reduce, CollectiveAlgorithm::ring, two, Bytes::of(1.0), true)) ==
           Approx(2.0 * s * (1.0 + 1.0 / s) + 2.0));
   }
 }
 
-// 2 boxes of 4 and 2: inside, 1 + 1 / s of the vector to the next member with NVLS, all of it once without; between
-// boxes half of it by each of the two ports, out and in.
+// There are 2 boxes of 4 and 2. Inside, 1 + 1 / s of the vector goes to the next member with NVLS, and all of it once
+// without. Between boxes half of it goes by each of the two ports, out and in.
 TEST_CASE("switches that add take a vector from every port once, and give it back once", "[unit][net]") {
   const std::vector<std::uint32_t> boxes{4, 2};
   for (const bool nvls : {false, true}) {

@@ -9,11 +9,11 @@ using namespace orrery;
 
 namespace {
 
-// What docs/extending.md says one writes for a collective, whole in this file.
+// The code that docs/extending.md says a person writes for a collective, whole in this file.
 
-/// All-gather around a ring in both directions at once: at step s every member passes on what it got s steps ago, to
-/// the next one what came from the last and to the last one what came from the next.  (p - 1) / 2 steps, of which the
-/// last goes one way alone where p is even.
+/// All-gather around a ring in both directions at once. At step s every member passes on what it got s steps ago, to
+/// the next one what came from the last and to the last one what came from the next. There are (p - 1) / 2 steps, of
+/// which the last goes only one way where p is even.
 Messages two_way_ring_all_gather_messages(std::uint32_t p, Bytes payload) {
   Messages messages;
   for (std::uint32_t step = 0; 2 * step < p - 1; ++step) {

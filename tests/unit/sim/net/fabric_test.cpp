@@ -42,7 +42,7 @@ std::vector<std::string> names(const Fabric& f, std::uint32_t from, std::uint32_
   return out;
 }
 
-/// What a person sees for a fabric file with one mistake.
+/// The messages about a fabric file with one mistake.
 std::string mistakes(const std::string& text) {
   Diagnostics d;
   CHECK_FALSE(parse_fabric(text, "f.toml", d));
@@ -71,7 +71,7 @@ TEST_CASE("a route runs from the GPU by its NIC over the network to the other's"
   CHECK(names(f, 2, 10, PathRule::by_destination) ==
         std::vector<std::string>{"node 0: gpu2 -> switch2", "node 0: switch2 -> nic2", "node 0 nic 2 -> leaf 2",
                                  "leaf 2 -> node 1 nic 2", "node 1: nic2 -> switch2", "node 1: switch2 -> gpu2"});
-  // From rail 0 to rail 2: over a spine, or over NVLink first.
+  // From rail 0 to rail 2 the way goes over a spine, or over NVLink first.
   CHECK(names(f, 0, 10, PathRule::by_destination).size() == 8);
   CHECK(names(f, 0, 10, PathRule::rail_local) ==
         std::vector<std::string>{"node 0: gpu0 -> nvswitch", "node 0: nvswitch -> gpu2", "node 0: gpu2 -> switch2",
@@ -274,7 +274,7 @@ TEST_CASE("messages go around failed links where another way is left", "[unit][n
   const Names usual = names(whole, 0, 4, PathRule::by_destination);
   REQUIRE(std::count(usual.begin(), usual.end(), "leaf 0 -> spine 0") == 1);
 
-  // One direction of a cable: the other spine on the way up; back as ever.
+  // One direction of a cable has failed: the other spine is taken on the way up, and the way back is unchanged.
   const Fabric up(parse(small(fault("leaf 0 -> spine 0"))));
   Names expected = usual;
   std::replace(expected.begin(), expected.end(), std::string("leaf 0 -> spine 0"), std::string("leaf 0 -> spine 1"));
@@ -283,7 +283,7 @@ TEST_CASE("messages go around failed links where another way is left", "[unit][n
   CHECK(names(up, 4, 0, PathRule::by_destination) == names(whole, 4, 0, PathRule::by_destination));
   CHECK(names(up, 0, 5, PathRule::by_destination) == names(whole, 0, 5, PathRule::by_destination));
 
-  // Both directions, or the whole switch: nothing crosses it.
+  // Both directions, or the whole switch, have failed: nothing crosses it.
   for (const char* name : {"leaf 0 -- spine 0", "spine 0"}) {
     const Fabric f(parse(small(fault(name))));
     for (std::uint32_t a = 0; a < 8; ++a) {
@@ -298,7 +298,7 @@ TEST_CASE("messages go around failed links where another way is left", "[unit][n
     }
   }
 
-  // A NIC: by the neighbour's, over NVLink; in both directions.
+  // A NIC has failed: the way goes by the neighbour's, over NVLink, in both directions.
   const Fabric nic(parse(small(fault("node 0 nic 0"))));
   const Names out = names(nic, 0, 2, PathRule::by_destination), in = names(nic, 2, 0, PathRule::by_destination);
   CHECK(std::count(out.begin(), out.end(), "node 0 nic 1 -> leaf 0") == 1);
@@ -306,7 +306,7 @@ TEST_CASE("messages go around failed links where another way is left", "[unit][n
   CHECK(is_way(nic, out));
   CHECK(is_way(nic, in));
 
-  // An NVSwitch: over PCIe. That too: out by one NIC and back by the other.
+  // An NVSwitch has failed: the way goes over PCIe. That has failed too: out by one NIC and back by the other.
   const Fabric nvswitch(parse(small(fault("node 1: nvswitch"))));
   const Names pcie = names(nvswitch, 2, 3, PathRule::by_destination);
   CHECK(pcie.front() == "node 1: gpu0 -> switch0");
@@ -373,7 +373,7 @@ TEST_CASE("a fault that names no link is an error with the nearest names", "[uni
         "  -- in place of -> means both directions; the name of a switch or a NIC alone, all of its links.\n");
 }
 
-// Nodes of two GPUs, NVSwitch inside: node 1 has half the NVLinks and a quarter of its NICs' cables.
+// Nodes have two GPUs and an NVSwitch inside. Node 1 has half the NVLinks and a quarter of its NICs' cables.
 TEST_CASE("other nodes of a fabric have their share of each kind of link", "[unit][net]") {
   const std::string others = "[[fabric.other_nodes]]\nfirst = 1\nnvlink = 0.5\nnetwork = 0.25\n";
   const FabricSpec spec = parse(small(others));
@@ -401,7 +401,8 @@ TEST_CASE("other nodes of a fabric have their share of each kind of link", "[uni
         "  They are nodes 3 to 4; the fabric has nodes 0 to 3.\n");
 }
 
-// Trays of 4 on one NVLink rack of 64, eight racks on narrower cables: a tray or a rack is a box, all racks are none.
+// Trays of 4 are on one NVLink rack of 64, and there are eight racks on narrower cables. A tray or a rack is a box, and
+// all racks together are none.
 TEST_CASE("a box is a node, or what no narrower level joins it to", "[unit][net]") {
   const auto level = [](std::uint32_t size, double bandwidth) {
     NetworkLevel l;
@@ -426,7 +427,7 @@ TEST_CASE("a box is a node, or what no narrower level joins it to", "[unit][net]
   racks.levels.back().size = 1;
   fabric.node.gpus = 72;
   CHECK(same_boxes(fabric, racks));
-  // Nodes on narrower cables, and nodes of one device, are boxes alone.
+  // Nodes on narrower cables, and nodes of one device, each are a box by themselves.
   ClusterSpec nodes;
   nodes.nodes = 16;
   nodes.devices_per_node = 8;

@@ -18,7 +18,7 @@ void check_steps(const Times& times, double latency, double chunk, double rate) 
   for (const auto& row : times) {
     for (std::size_t k = 0; k < row.size(); ++k) {
       const double steps = static_cast<double>(k + 1);
-      // 1 ps per step, and what a double of that size can hold.
+      // The margin is 1 ps per step, and the precision of a double of that size.
       REQUIRE(std::abs(row[k] - steps * (latency + chunk / rate)) <= steps * rounding + 1e-15 * row[k]);
     }
   }
@@ -74,7 +74,7 @@ TEST_CASE("a flow that begins later slows the others from then on", "[unit][net]
   FlowNetwork n = network({1});
   n.start(0, std::array{a}, 0, 1000 * byte, 1);
   n.start(0, std::array{a}, 400'000, 1000 * byte, 2);
-  // 400 bytes alone, 600 at half the rate until 1.6 us; the other then has 400 left.
+  // The 400 bytes move alone, then 600 at half the rate until 1.6 us; the other then has 400 left.
   CHECK(ends(n) == std::map<std::uint32_t, Picoseconds>{{1, 1'600'000}, {2, 2'000'000}});
 }
 
@@ -94,7 +94,7 @@ TEST_CASE("a ring on a star takes its closed form, step by step", "[unit][net]")
 }
 
 TEST_CASE("rings that share links take turns fairly", "[unit][net]") {
-  // Neighbours sit on neighbouring hosts: one flow of each ring crosses a trunk, and either way a host.
+  // Neighbours are on neighbouring hosts: one flow of each ring crosses a trunk, and one crosses a host either way.
   check_steps(run(two_to_one(64), ring(64, 1, 1e9)), 2e-6, 1e9 / 64, 50e9);
   // Every hop crosses the core: sixteen hosts share a trunk of eight times a host's rate.
   check_steps(run(two_to_one(64), ring(64, 16, 1e9)), 2e-6, 1e9 / 64, 25e9);

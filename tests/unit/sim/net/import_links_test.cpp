@@ -8,7 +8,7 @@
 #include "sim/net/fabric.hpp"
 #include "sim/net/import/import.hpp"
 
-// How fast imported GPUs reach each other, held against datasheets: one NVLink of H100 is 25 GB/s each way, and so on.
+// How fast imported GPUs reach each other, compared with datasheets: one NVLink of H100 is 25 GB/s each way, and so on.
 
 using namespace orrery;
 
@@ -42,7 +42,7 @@ ImportOptions gpu(const char* name) {
   return out;
 }
 
-/// The bandwidth of every wire of a node between two of its vertices, added up over none: "450 GB/s", or each of
+/// The bandwidth of every wire of a node between two of its vertices, not added up: "450 GB/s", or one for each of
 /// several.
 std::string between(const Imported& i, const std::string& a, const std::string& b) {
   const NodeWiring& node = i.fabric.node;
@@ -84,7 +84,7 @@ std::string row(const char* target, int count, const char* tclass = "0x030200", 
 
 }  // namespace
 
-// NCCL collapses NVSwitches into one and adds up what leads there: 4 + 5 + 5 + 4 = 18 links of 25 GB/s are H100's 450.
+// NCCL collapses NVSwitches into one and adds up the links to it: 4 + 5 + 5 + 4 = 18 links of 25 GB/s are H100's 450.
 TEST_CASE("a dump's rows to several NVSwitches add up, and so do a row for all of them and none's class",
           "[unit][net]") {
   const std::string four = row("0000:05:00.0", 4, "0x068000") + row("0000:06:00.0", 5, "0x068000") +
@@ -106,7 +106,7 @@ TEST_CASE("a dump's rows between two GPUs add up, whatever case their buses are 
                     cpu(dumped("0a", 0, "sm=\"80\"", row("0b", 4)) + dumped("0b", 1, "sm=\"80\"", row("0a", 2))) +
                     "</system>")
             .find("error: gpu0 and gpu1 do not agree how many NVLinks join them [import.value]") != std::string::npos);
-  // Sums are no more than a GPU has.
+  // Sums do not exceed the links of a GPU.
   CHECK(refused(ImportKind::nccl_topology,
                 "<system version=\"1\">" +
                     cpu(dumped("0a", 0, "sm=\"80\"", row("0b", 9) + row("0b", 4)) + dumped("0b", 1, "sm=\"80\"", "")) +
@@ -191,7 +191,7 @@ TEST_CASE("SYS between a GPU and a NIC of one NUMA node is taken, with a note", 
   CHECK(between(i, "gpu1", "host0") == "63 GB/s");
   CHECK(between(i, "gpu0", "gpu1") == "450 GB/s");
   CHECK(notes(i, "GPU1 and NIC0 are SYS apart in one NUMA node, and meet at its processor"));
-  // Between nodes that are two it contradicts what lies between.
+  // If they are two nodes, that contradicts what lies between them.
   CHECK(refused(ImportKind::smi_topology,
                 "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\tNODE\t0-9\t0\nGPU1\tSYS\t X "
                 "\tNODE\t10-19\t1\nNIC0\tNODE\tNODE\t X \t\t\n",
@@ -218,7 +218,7 @@ TEST_CASE("what --without is advised to leave out follows from the table, and wo
         "x:1:2: error: there is no NIC \"NIC7\" to leave out [import.nics]\n    1 | "
         "\tGPU0\tGPU1\tNIC0\tmlx5_1\tNIC2\tCPU "
         "Affinity\tNUMA Affinity\n      | \t^\n  The first that is left is NIC0.\n");
-  // All alike: as many as are too many.
+  // All NICs are alike, so it names as many as are too many.
   CHECK(refused(ImportKind::smi_topology,
                 "\tGPU0\tGPU1\tNIC0\tNIC1\tNIC2\nGPU0\t X \tPHB\tPHB\tPHB\tPHB\nGPU1\tPHB\t X \tPHB\tPHB\tPHB\n"
                 "NIC0\tPHB\tPHB\t X \tPHB\tPHB\nNIC1\tPHB\tPHB\tPHB\t X \tPHB\nNIC2\tPHB\tPHB\tPHB\tPHB\t X \n",
@@ -243,7 +243,7 @@ TEST_CASE("a matrix without NVLinks of GPUs that have them is no silent machine 
   CHECK(
       refused(ImportKind::smi_topology, text, told).find("error: --nvlinks 9 is more than h800 has [import.nvlinks]") !=
       std::string::npos);
-  // Cards that have none are printed so by -m as well; those that may have a bridge are told about.
+  // -m also prints cards without NVLinks so; those that may have a bridge get a note.
   CHECK(narrowest(table(text, gpu("rtx-5090")), 0, 1) == "63 GB/s");
   const Imported bare = table(text, gpu("a6000"));
   CHECK(narrowest(bare, 0, 1) == "31.5 GB/s");

@@ -44,7 +44,7 @@ std::string way(const Fabric& f, std::uint32_t from, std::uint32_t to) {
   return out;
 }
 
-/// Every link by its name, with what it is made of.
+/// Every link by its name, with its kind and bandwidth.
 std::multiset<std::string> links(const Fabric& f) {
   std::multiset<std::string> out;
   for (std::uint32_t l = 0; l < f.links(); ++l) {
@@ -55,7 +55,7 @@ std::multiset<std::string> links(const Fabric& f) {
   return out;
 }
 
-/// What a fabric's file says again.
+/// The fabric that its file describes when read again.
 Fabric written(const FabricSpec& spec) {
   Diagnostics d;
   const std::string text = write_fabric(spec, {"a comment\nof two lines"});
@@ -276,7 +276,7 @@ TEST_CASE("what is drawn for Graphviz reads back, and is drawn the same", "[unit
     const Imported i = import_text(drawn);
     CHECK(i.fabric.gpus() == f.gpus());
     CHECK(i.fabric.nics() == f.spec().nics());
-    // Cable by cable: the tree's are wires now, whose ends have the NICs' numbers.
+    // Cable by cable: the tree's cables are wires now, whose ends have the NICs' numbers.
     CHECK(links(Fabric(i.fabric)).size() == links(f).size());
     CHECK(dot_of(Fabric(import_text(dot_of(Fabric(i.fabric))).fabric)) == dot_of(Fabric(i.fabric)));
   }

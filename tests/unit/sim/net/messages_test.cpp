@@ -47,7 +47,7 @@ std::vector<std::uint32_t> first(std::uint32_t p) {
   return gpus;
 }
 
-/// The time of a collective on a star, held to `seconds` within 1 ps per step.
+/// Compares the time of a collective on a star with `seconds`, within 1 ps per step.
 void check(std::uint32_t p, const Messages& messages, double seconds, double steps) {
   const JobTimes t = run_jobs(Fabric(star(p)), {{first(p), messages}}, PathRule::by_destination, 1);
   CAPTURE(p, seconds);
@@ -108,7 +108,7 @@ TEST_CASE("two all-reduces over the same GPUs take twice the bytes' time", "[uni
 }
 
 TEST_CASE("rings take the faster way when they follow the rails, not the nodes' first GPUs", "[unit][net]") {
-  // Four rings at once, each over one GPU of every node: on one rail each, or all four GPUs of a ring on odd rails.
+  // Four rings run at once, each over one GPU of every node: on one rail each, or all four GPUs of a ring on odd rails.
   const Fabric f(nodes_of_eight(4));
   std::vector<Job> rails, crossing;
   for (std::uint32_t r = 0; r < 4; ++r) {
@@ -122,7 +122,7 @@ TEST_CASE("rings take the faster way when they follow the rails, not the nodes' 
   const Picoseconds along = run_jobs(f, rails, PathRule::by_destination, 1).ends[0];
   const Picoseconds across = run_jobs(f, crossing, PathRule::by_destination, 1).ends[0];
   CHECK(static_cast<double>(across) / static_cast<double>(along) > 3.5);
-  // NVLink first: every message stays on its receiver's rail again.
+  // With NVLink first, every message stays on its receiver's rail again.
   const Picoseconds pxn = run_jobs(f, crossing, PathRule::rail_local, 1).ends[0];
   CHECK(static_cast<double>(pxn) / static_cast<double>(along) < 1.05);
 }
@@ -136,12 +136,13 @@ TEST_CASE("the fastest all-reduce changes where the closed forms cross", "[unit]
   REQUIRE(rows[0].entries.size() == 4);
   CHECK(rows[0].entries[1].time < rows[0].entries[2].time);
   CHECK(rows[1].entries[1].time > rows[1].entries[2].time);
-  // 5 GPUs: as many; 16 on two nodes: the hierarchy as well.
+  // 5 GPUs have as many algorithms; 16 on two nodes also have the hierarchical one.
   CHECK(compare_all_reduces(Fabric(star(5)), first(5), {byte}, PathRule::hashed)[0].entries.size() == 4);
   CHECK(compare_all_reduces(Fabric(nodes_of_eight(2)), first(16), {byte}, PathRule::hashed)[0].entries.size() == 5);
 }
 
-// Members beyond a power of two c hand their vector over before, and get the sum after: two more messages of n bytes.
+// Members beyond a power of two c hand their vector over before, and get the sum after. These are two more messages of
+// n bytes.
 TEST_CASE("recursive algorithms of any number of members take their closed forms, and sum everything", "[unit][net]") {
   for (std::uint32_t p = 1; p <= 40; ++p) {
     const double n = 1e6, c = std::bit_floor(p), rounds = std::log2(c), folds = c < p ? 2.0 : 0.0;
@@ -149,7 +150,7 @@ TEST_CASE("recursive algorithms of any number of members take their closed forms
     check(p, doubling, (rounds + folds) * (a + n / b), rounds + folds + 1);
     const Messages halving = halving_doubling_messages(p, Bytes::of(n));
     check(p, halving, 2 * rounds * a + 2 * (c - 1) / c * n / b + folds * (a + n / b), 2 * rounds + folds + 1);
-    // Who has whose vector in its sum, message by message; a step's messages leave before any arrives.
+    // Tells whose vectors are in a member's sum, message by message; a step's messages leave before any arrives.
     std::vector<std::set<std::uint32_t>> sum(p);
     for (std::uint32_t i = 0; i < p; ++i) sum[i] = {i};
     for (std::uint32_t step = 0; step < 64; ++step) {

@@ -28,7 +28,7 @@ std::vector<std::uint32_t> distances(const Topology& t, std::uint32_t from) {
   return distance;
 }
 
-/// `longest`: how many links a route may have beyond the shortest.
+/// `longest` is the number of links that a route may have beyond the shortest.
 void check_routes(const Topology& t, std::uint32_t longer = 0) {
   std::set<std::string> names;
   for (std::uint32_t v = 0; v < t.vertices(); ++v) names.insert(t.vertex_name(v));
@@ -81,8 +81,8 @@ TEST_CASE("routes of tori and hypercubes are shortest paths", "[unit][net]") {
 }
 
 TEST_CASE("routes of dragonflies are minimal", "[unit][net]") {
-  // Local, global, local at most: one link more than two global ones at routers that have both, and where several
-  // cables join two groups, two more than the one between the right routers.
+  // Routes are local, global, local at most. That is one link more than two global ones at routers that have both.
+  // Where several cables join two groups, it is two more than the one between the right routers.
   check_routes(*dragonfly({9, 4, 2, 2, cable, cable}), 1);
   check_routes(*dragonfly({5, 4, 1, 2, cable, cable}), 2);
   check_routes(*dragonfly({1, 4, 2, 1, cable, cable}));
@@ -106,7 +106,7 @@ TEST_CASE("routes over wires are shortest paths that pass through no end", "[uni
 }
 
 TEST_CASE("of shortest ways over wires the one with the widest narrowest wire is taken", "[unit][net]") {
-  // Two GPUs on an NVLink switch and on one PCIe switch: two links either way.
+  // There are two GPUs on an NVLink switch and on one PCIe switch: two links either way.
   Link wide = cable;
   wide.bandwidth = 20.0 * cable.bandwidth;
   const std::vector<std::string> names{"gpu0", "gpu1", "gpu2", "pcie", "nvswitch"};
