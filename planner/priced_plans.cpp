@@ -1,7 +1,12 @@
 #include "planner/priced_plans.hpp"
 
+#include <tbb/concurrent_unordered_map.h>
+#include <tbb/enumerable_thread_specific.h>
+#include <tbb/parallel_for.h>
+
 #include <algorithm>
 #include <map>
+#include <string>
 
 #include "planner/openings.hpp"
 #include "planner/plan_key.hpp"
@@ -40,6 +45,15 @@ std::vector<std::uint32_t> sizes_of(const Plan& plan) {
   return out;
 }
 
+struct PricedPlans::Memo : tbb::concurrent_unordered_map<std::string, Known> {};
+
+struct PricedPlans::State {
+  explicit State(const PricedPlans& of)
+      : appraisers([&of] { return Appraiser(of.model, of.workload, of.cluster, of.calibration); }) {}
+  tbb::enumerable_thread_specific<Appraiser> appraisers;
+  Memo held, least, settled;
+};
+
 PricedPlans::PricedPlans(const ModelSpec& m, const Workload& w, const ClusterSpec& c, const Calibration& prices,
                          const SearchOptions& o)
     : model(m),
@@ -52,7 +66,17 @@ PricedPlans::PricedPlans(const ModelSpec& m, const Workload& w, const ClusterSpe
       hosts(hosts_are_known(c) && o.judge_memory),
       units(level_units(c)),
       for_memory(o.objective == Objective::memory),
-      appraisers_([this] { return Appraiser(model, workload, cluster, calibration); }) {}
+      state_(std::make_unique<State>(*this)) {}
+
+PricedPlans::~PricedPlans() = default;
+
+Appraiser& PricedPlans::appraiser() { return state_->appraisers.local(); }
+
+std::uint64_t PricedPlans::count() const { return state_->least.size() + state_->settled.size(); }
+
+void side_by_side(std::size_t n, const std::function<void(std::size_t)>& task) {
+  tbb::parallel_for(std::size_t{0}, n, task, tbb::simple_partitioner());
+}
 
 Rating PricedPlans::rate(const Appraisal& a) const {
   const auto peak = static_cast<std::int64_t>(a.peak);
@@ -79,13 +103,13 @@ const PricedPlans::Known& PricedPlans::known(Memo& memo, const Candidate& c, con
 }
 
 const PricedPlans::Known& PricedPlans::least(const Candidate& c) {
-  return known(least_, {with_least(c), Raised::nothing},
+  return known(state_->least, {with_least(c), Raised::nothing},
                [&](Appraiser& a, const Candidate& plain) { return a.appraise(plain, room); });
 }
 
 const PricedPlans::Known* PricedPlans::least_below(const Candidate& c, const Rating& limit) {
   if (for_memory && limit != worst) {
-    const Known& held = known(held_, {with_least(c), Raised::nothing}, [](Appraiser& a, const Candidate& plain) {
+    const Known& held = known(state_->held, {with_least(c), Raised::nothing}, [](Appraiser& a, const Candidate& plain) {
       return Appraisal{plain.plan, 0, a.held(plain.plan), false};
     });
     if (!held.valid || static_cast<std::int64_t>(held.what.peak) > limit.first) return nullptr;
@@ -104,7 +128,8 @@ Seen PricedPlans::look(const Candidate& wished, const Rating& limit) {
   out.what = plain->what;
   if (!plain->what.fits) {
     if (c.raised == Raised::nothing || !may_be_raised_below(c, plain->what, limit)) return out;
-    out.what = known(settled_, c, [&](Appraiser& a, const Candidate& open) { return a.appraise(open, room); }).what;
+    out.what =
+        known(state_->settled, c, [&](Appraiser& a, const Candidate& open) { return a.appraise(open, room); }).what;
   }
   if (out.what.fits && is_allowed(out.what.plan)) out.rating = rate(out.what);
   return out;
@@ -132,7 +157,7 @@ bool PricedPlans::may_be_raised_below(const Candidate& c, const Appraisal& none,
 
 std::vector<Seen> PricedPlans::ranked() {
   std::vector<std::pair<std::string, Seen>> all;
-  for (const Memo* memo : {&least_, &settled_}) {
+  for (const Memo* memo : {&state_->least, &state_->settled}) {
     for (const auto& [key, k] : *memo) {
       if (!k.valid || !k.what.fits || !is_allowed(k.what.plan)) continue;
       all.emplace_back(key, Seen{{k.what.plan, k.raised}, k.what, rate(k.what)});
@@ -148,7 +173,7 @@ std::vector<Seen> PricedPlans::ranked() {
 
 std::vector<Appraisal> PricedPlans::leanest_by_shape() {
   std::map<std::vector<std::uint32_t>, std::pair<std::string, Appraisal>> by_shape;
-  for (const auto& [key, k] : least_) {
+  for (const auto& [key, k] : state_->least) {
     if (!k.valid || !is_allowed(k.what.plan)) continue;
     const auto [at, fresh] = by_shape.try_emplace(sizes_of(k.what.plan), key, k.what);
     const auto order = [](const std::string& name, const Appraisal& a) { return std::pair(a.peak, name); };

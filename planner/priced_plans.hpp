@@ -1,13 +1,9 @@
 #pragma once
 
-#include <tbb/concurrent_unordered_map.h>
-#include <tbb/enumerable_thread_specific.h>
-#include <tbb/parallel_for.h>
-
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <string>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -41,6 +37,7 @@ class PricedPlans {
  public:
   /// All outlive it.
   PricedPlans(const ModelSpec&, const Workload&, const ClusterSpec&, const Calibration&, const SearchOptions&);
+  ~PricedPlans();
 
   const ModelSpec& model;
   const Workload& workload;
@@ -54,7 +51,7 @@ class PricedPlans {
   const bool for_memory;                   ///< the objective is memory
 
   /// That of this thread.
-  [[nodiscard]] Appraiser& appraiser() { return appraisers_.local(); }
+  [[nodiscard]] Appraiser& appraiser();
   [[nodiscard]] Rating rate(const Appraisal&) const;
   [[nodiscard]] bool is_allowed(const Plan&);
 
@@ -76,22 +73,19 @@ class PricedPlans {
   [[nodiscard]] std::vector<Seen> ranked();
   /// The plan that holds least of each shape, the leanest first.
   [[nodiscard]] std::vector<Appraisal> leanest_by_shape();
-  [[nodiscard]] std::uint64_t count() const { return least_.size() + settled_.size(); }
+  [[nodiscard]] std::uint64_t count() const;
 
  private:
-  using Memo = tbb::concurrent_unordered_map<std::string, Known>;
+  struct Memo;
+  struct State;
   using Ask = std::function<Appraisal(Appraiser&, const Candidate&)>;
   const Known& known(Memo&, const Candidate&, const Ask&);
   [[nodiscard]] bool may_be_raised_below(const Candidate&, const Appraisal& none, const Rating& limit);
 
-  tbb::enumerable_thread_specific<Appraiser> appraisers_;
-  Memo held_, least_, settled_;
+  std::unique_ptr<State> state_;
 };
 
 /// Calls task(i) for each i below n, on all threads.
-template <class Task>
-void side_by_side(std::size_t n, Task&& task) {
-  tbb::parallel_for(std::size_t{0}, n, std::forward<Task>(task), tbb::simple_partitioner());
-}
+void side_by_side(std::size_t n, const std::function<void(std::size_t)>& task);
 
 }  // namespace orrery

@@ -110,7 +110,8 @@ enum class KernelKind : std::uint8_t {
   swiglu_forward,   ///< [r pre[T, 2, f], w y[T, f]]  silu(gate) * up
   swiglu_backward,  ///< [r pre, r dy, w dpre]
 
-  // Mixtures (docs/formulas/mixtures.md): rows = T, columns = experts or features, batch = experts per token. A rank sends
+  // Mixtures (docs/formulas/mixtures.md): rows = T, columns = experts or features, batch = experts per token. A rank
+  // sends
   // `depth` rows, an equal part to each of the ranks that share the experts. `slots` say which choice of which token
   // stands in each row (token * batch + choice; -1: nothing). `experts` say for which local expert the arriving rows
   // are. Choices follow from the workload's routing, global positions and the layer; gates follow from the router's

@@ -19,8 +19,8 @@ struct ModelSpec;
 ///   fp8          bf16, with the products of layers in fp8
 enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16, fp8 };
 
-/// adafactor keeps Adam's second moment as sums over rows and columns, and no first moment (docs/formulas/training.md); its rate
-/// is given, as the others' is.
+/// adafactor keeps Adam's second moment as sums over rows and columns, and no first moment (docs/formulas/training.md);
+/// its rate is given, as the others' is.
 enum class OptimizerKind : std::uint8_t { sgd, adam, lamb, lars, adafactor };
 
 struct Optimizer {

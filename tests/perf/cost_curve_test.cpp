@@ -5,9 +5,9 @@
 
 #include "tests/perf/llama_step.hpp"
 
-// The table of docs/network-model.md, "Speed": the cost of simulating a step of Llama-3-405B on 8 to 131,072 GPUs. Times and
-// memory are those of one machine, and perf_folding prints them. Classes, events and the step itself are the same on
-// every machine, and are computed here again for the smaller sizes.
+// The table of docs/network-model.md, "Speed": the cost of simulating a step of Llama-3-405B on 8 to 131,072 GPUs.
+// Times and memory are those of one machine, and perf_folding prints them. Classes, events and the step itself are the
+// same on every machine, and are computed here again for the smaller sizes.
 
 using namespace orrery;
 

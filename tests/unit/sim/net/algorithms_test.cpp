@@ -346,8 +346,8 @@ TEST_CASE("a hierarchical all-to-all brings every block to its receiver", "[prop
   }
 }
 
-// docs/formulas/network.md, "Collectives as messages". An end is rounded to the nearest picosecond, so a step is off by at most
-// one half, and by another half for the first byte.
+// docs/formulas/network.md, "Collectives as messages". An end is rounded to the nearest picosecond, so a step is off by
+// at most one half, and by another half for the first byte.
 TEST_CASE("in-network and hierarchical collectives take their closed forms", "[property][net]") {
   std::mt19937 random(16);
   std::uniform_real_distribution<double> exponent(3.0, 9.0), factor(0.5, 2.0);
