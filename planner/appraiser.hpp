@@ -15,8 +15,8 @@
 
 namespace orrery {
 
-/// A count whose direction is known: more of it holds less memory and takes no less time (docs/planner.md).  It is
-/// raised until the plan fits, not searched.
+/// A count whose direction is known: more of it holds less memory and takes no less time
+/// (docs/formulas/raised-counts.md).  It is raised until the plan fits, not searched.
 enum class Raised : std::uint8_t {
   nothing,
   recomputed_layers,      ///< of each stage, from none on

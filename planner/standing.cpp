@@ -21,7 +21,7 @@ void Standing::take_in(std::vector<Seen> seen) {
 /// less with every count (docs/decisions/0017), so each is asked for.
 void Standing::judge(Seen& s) {
   const SearchLimits& limits = plans_.options.limits;
-  std::uint32_t raises = 0;
+  std::map<std::uint32_t, std::uint32_t> raises;  // of each stage: by one, then by two more, ...
   while (s.rating < best_.rating) {
     const MemoryVerdict& verdict = judged(s.what.plan);
     if (verdict.fits) {
@@ -35,7 +35,8 @@ void Standing::judge(Seen& s) {
     if (before.from.raised != Raised::nothing) {
       Appraisal more = before.what;
       ++raised_further_;
-      if (appraiser.raise_by(++raises, more, before.from, verdict.stage, plans_.room) && plans_.is_allowed(more.plan)) {
+      if (appraiser.raise_by(++raises[verdict.stage], more, before.from, verdict.stage, plans_.room) &&
+          plans_.is_allowed(more.plan)) {
         s = {before.from, more, plans_.rate(more)};
       }
       continue;

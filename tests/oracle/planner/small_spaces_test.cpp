@@ -32,8 +32,8 @@ double gap(const test::BestOfAll& best, const SearchResult& found) {
 
 }  // namespace
 
-// The search promises no best plan. Its aim is to miss one space in a hundred. With devices that hold hardly any of the
-// plans it misses one in twelve today (docs/decisions/0018), so one in eight would be a fault.
+// The search promises no best plan. It should miss one space in a hundred. With devices that hold hardly any of the
+// plans it misses one in thirty today (docs/decisions/0018), so one in twenty would be a fault.
 TEST_CASE("what the search finds is as fast as the best of all plans in nearly all small spaces", "[oracle][search]") {
   const std::uint64_t spaces = test::long_tests() ? 300 : 20;
   constexpr double noticed = 0.002;
@@ -51,6 +51,6 @@ TEST_CASE("what the search finds is as fast as the best of all plans in nearly a
                        found.claim));
     }
   }
-  CHECK(8 * missed <= spaces);
+  CHECK(20 * missed <= spaces);
   CHECK(2 * with_plans > spaces);
 }
