@@ -13,6 +13,7 @@
 #include "cli/common.hpp"
 #include "cli/drawing.hpp"
 #include "cli/table.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"

@@ -9,6 +9,7 @@
 
 #include "cli/common.hpp"
 #include "cli/table.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/spec/spec_check.hpp"

@@ -7,6 +7,7 @@
 
 #include "cli/report_text.hpp"
 #include "cli/table.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
 

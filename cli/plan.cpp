@@ -18,6 +18,7 @@
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
 #include "cli/wrapping.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_check.hpp"

@@ -7,6 +7,7 @@
 #include "cli/common.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/table.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "exec/checkpoint/restore.hpp"

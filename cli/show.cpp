@@ -11,6 +11,7 @@
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/nearest.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/toml_json.hpp"

@@ -17,6 +17,7 @@
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
 #include "cli/wrapping.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
 #include "core/program/op_count.hpp"
 #include "core/record/chrome_trace.hpp"

@@ -10,6 +10,7 @@
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/random.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
