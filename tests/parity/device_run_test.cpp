@@ -164,7 +164,7 @@ TEST_CASE("steps given to a device as graphs are those given op by op", "[parity
     const std::string notes = lines(graphs.notes);
     CAPTURE(notes);
     if (disk) {
-      CHECK(notes.find("no step was given to the device as a graph: a graph has no copies to and from the disk") !=
+      CHECK(notes.find("no step was given to the device as a graph: a graph cannot hold copies to and from the disk") !=
             std::string::npos);
     } else {
       CHECK(notes.find("given to the device as a graph each: 3 steps") != std::string::npos);
