@@ -94,7 +94,7 @@ TEST_CASE("a trace that is none of the plan, or none at all, is refused in place
   // This is a profile, but with 2 ranks and not of the plan.
   panel.import(QStringLiteral(ORRERY_SOURCE_DIR "/tests/fuzz/seeds/profile/two-steps.json"));
   REQUIRE(until([&] { return panel.is_settled(); }));
-  CHECK(message.text().contains(QStringLiteral("of a run of 2 ranks, and the plan has")));
+  CHECK(message.text().contains(QStringLiteral("in a run of 2 ranks, but the plan has")));
   panel.import(written(folder, "report.sqlite", QByteArray("SQLite format 3\0", 16)));
   REQUIRE(until([&] { return panel.is_settled(); }));
   CHECK(message.text().contains(QStringLiteral("Nsight Systems")));
