@@ -65,7 +65,7 @@ RankFailure stalled_rank(const std::vector<Recording>& recordings) {
   if (at->waits_for) at = &*gave_up;  // a circle
   return {RankFailure::Kind::stalled, at->rank,
           at == &*gave_up ? gave_up->message
-                          : fmt::format("the other ranks wait for rank {}: {}", index(at->rank), gave_up->message)};
+                          : fmt::format("rank {} keeps the others waiting: {}", index(at->rank), gave_up->message)};
 }
 
 std::string recording_text(const Program& program, const Recording& r) {

@@ -113,7 +113,7 @@ TEST_CASE("launchers within launchers agree, and what does not is refused", "[jo
   CHECK(place(both(open_mpi, outer)).ranks == 4);
   // srun with PMI gives the same twice.
   CHECK(place(both(slurm, {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}})).source == "MPICH (PMI) (PMI_RANK, PMI_SIZE)");
-  CHECK(mistake(both(open_mpi, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}})).find("rank 2 of 4, and MPICH") !=
+  CHECK(mistake(both(open_mpi, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}})).find("rank 2 of 4, but MPICH") !=
         std::string::npos);
   CHECK(
       mistake(open_mpi, {0, 2, std::nullopt, std::nullopt}).find("the flags --rank and --world-size say rank 0 of 2") !=
