@@ -59,7 +59,7 @@ TEST_CASE("what is dropped and no plan, model or cluster is refused with a reaso
       {folder.path(), "this is a folder"},
       {folder.filePath(QStringLiteral("gone.toml")), "no such file"},
       {written(folder, "empty.toml", ""), "Known: plans"},
-      {written(folder, "picture.png", QByteArray("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16)), "no text"},
+      {written(folder, "picture.png", QByteArray("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16)), "is not a text file"},
       {written(folder, "half.toml", "[plan\nmodel ="), "half.toml:1"},
       {written(folder, "key.toml", "schema = 1\nmodel = \"tiny-gpt\"\nclustr = \"local-cpu\"\n"), "clust"},
       {written(folder, "list.json", "[1, 2"), "list.json"},
