@@ -103,7 +103,7 @@ void check_words(const CLI::App& app, int count, const char* const* values) {
       if (o == nullptr) refuse_flag(app, flag);
       const bool takes_value = o->get_items_expected_max() > 0;
       if (!takes_value && text != flag) {
-        wrong(app, fmt::format("{} takes no value, and has \"{}\"", flag,
+        wrong(app, fmt::format("{} takes no value, but \"{}\" was given", flag,
                                text.substr(flag.size() + (text[flag.size()] == '='))));
       }
       if (!takes_value) continue;
@@ -254,7 +254,7 @@ int dispatch(int count, const char* const* values, const std::vector<std::unique
   app.get_formatter()->column_width(34);
   app.footer(
       "\norrery VERB --help explains a verb, with examples.\n"
-      "Exit status: 0 fine; 1 the answer is no; 2 the input is wrong; 3 the world failed.");
+      "Exit status: 0 fine; 1 the answer is no; 2 the input is wrong; 3 a file, a device or a library failed.");
   std::vector<CLI::App*> subcommands;
   for (const std::unique_ptr<Verb>& verb : verbs) {
     CLI::App* sub = app.add_subcommand(verb->name(), verb->summary());

@@ -70,39 +70,40 @@ class CalibrateVerb final : public Verb {
 
   void declare(Command& c) override {
     c.option("--from", from_,
-             "fit what training programs add to published, measured runs: a table as validate reads it");
-    c.option(
-        "--collectives", collectives_,
-        "fit what NCCL's model of links lacks to measured collectives: a table as validate --collectives reads it");
+             "fit the costs of training programs to published, measured runs: a table as validate reads it");
+    c.option("--collectives", collectives_,
+             "fit the constants that NCCL's model of links lacks to measured collectives: a table as validate "
+             "--collectives reads it");
     c.choice("--backend", backend_, {"threads", "cuda"}, "what is measured: this machine's cores, or a GPU");
     c.option("--gpu", gpu_, "--backend cuda: number of the GPU, from 0", {0, 1024});
     c.option("--groups", groups_,
              "--backend cuda: collectives measured by run --measure-groups; the links' constants are fitted to them");
-    c.option("--disk", disk_, "measure the disk of this folder, too; of clusters that have one");
-    c.flag("--force", force_, "write where the other verbs find it even what was measured on busy cores");
-    c.option("--log", log_, "write how far the measurement is: a line of JSON for every hundredth");
+    c.option("--disk", disk_, "measure the disk of this folder, too, for clusters that have one");
+    c.flag("--force", force_, "write the calibration where the other verbs find it, even if the cores were busy");
+    c.option("--log", log_, "write how far the measurement is to this file: a line of JSON for every hundredth");
     declare_output(c, flags_, "write the calibration here; default: where the other verbs find it");
     c.examples(
         "  orrery calibrate                 predictions for local-cpu then use it\n"
         "  orrery calibrate -o quiet.toml   and: orrery estimate plan.toml --calibration quiet.toml\n"
         "  orrery calibrate --backend cuda -o gpu.toml   and: orrery estimate plan.toml --calibration gpu.toml\n"
-        "  orrery calibrate --backend cuda -o gpu.toml --groups groups.csv   with those that run --measure-groups "
-        "wrote\n"
+        "  orrery calibrate --backend cuda -o gpu.toml --groups groups.csv   with the collectives that run "
+        "--measure-groups wrote\n"
         "  orrery calibrate --from traces/measured/runs.csv   constants of training programs, refitted\n"
         "  orrery calibrate --collectives traces/measured/collectives.csv   constants of links, refitted");
   }
 
   int run() override {
     if (from_ && collectives_) refuse("cli.flags", "--from and --collectives fit different constants: give one");
-    if (disk_ && (from_ || collectives_)) refuse("cli.flags", "--disk goes with measurements alone");
+    if (disk_ && (from_ || collectives_))
+      refuse("cli.flags", "--disk is for measurements, not for --from or --collectives");
     if (log_ && (from_ || collectives_))
-      refuse("cli.flags", "--log tells of measurements, and --from and --collectives make none");
+      refuse("cli.flags", "--log shows how far a measurement is; --from and --collectives measure nothing");
     refuse_standard_output("--log", log_);
     if (log_) require_folder(*log_);
     if (from_) return fit_to_runs(flags_, *from_);
     if (collectives_) return fit_to_collectives(flags_, *collectives_);
     if (disk_ && !std::filesystem::is_directory(*disk_)) {
-      refuse("cli.flags", fmt::format("--disk names no folder: {}", escaped(*disk_)));
+      refuse("cli.flags", fmt::format("--disk: {} is not a folder", escaped(*disk_)));
     }
     if (groups_ && backend_ != "cuda") refuse("cli.flags", "--groups is for --backend cuda");
     if (gpu_ && backend_ != "cuda") refuse("cli.gpu", "--gpu is for --backend cuda");
@@ -172,7 +173,7 @@ class CalibrateVerb final : public Verb {
       out += disk_text(measured);
       out += fmt::format("  {} kernel tables, spread of measurements {}\n", measured.kernels.size(),
                          percent(measured.spread));
-      if (busy) out += fmt::format("  Not to be relied on: {}.\n", *busy);
+      if (busy) out += fmt::format("  Do not rely on these figures: {}.\n", *busy);
       out +=
           kept ? fmt::format("  written to {}\n", file.string())
                : std::string("  Nothing was written: measure again on an idle machine, or give --force or -o FILE.\n");

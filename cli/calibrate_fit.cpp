@@ -114,7 +114,7 @@ int fit_to_runs(const CommonFlags& flags, const std::string& table) {
   const std::filesystem::path folder =
       flags.output ? std::filesystem::path(*flags.output) : library.directory() / "software";
   if (!std::filesystem::is_directory(folder)) {
-    refuse("cli.flags", fmt::format("{} is no folder", escaped(folder.string())),
+    refuse("cli.flags", fmt::format("{} is not a folder", escaped(folder.string())),
            {"With --from, -o names the folder that gets one file for each device and training program."});
   }
   Diagnostics d;

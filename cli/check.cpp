@@ -10,6 +10,7 @@
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
@@ -172,9 +173,9 @@ class CheckVerb final : public Verb {
         return {};
       case FileKind::order:
         if (const auto o = read_order(text, file_, d)) {
-          return fmt::format("{} ranks, {} chunk{} each{}, {} microbatches, nobody waits in a ring", o->ranks.size(),
-                             o->chunks, o->chunks == 1 ? "" : "s", o->placement == StagePlacement::v ? " on a V" : "",
-                             o->microbatches);
+          return fmt::format("{} ranks, {} chunk{} each{}, {} microbatches, no ranks wait for each other",
+                             o->ranks.size(), o->chunks, o->chunks == 1 ? "" : "s",
+                             o->placement == StagePlacement::v ? " on a V" : "", o->microbatches);
         }
         return {};
       case FileKind::fabric:
@@ -197,8 +198,8 @@ class CheckVerb final : public Verb {
           const std::size_t plans = try_lesson_plans(*l, *start, d);
           const auto questions = std::count_if(l->steps.begin(), l->steps.end(),
                                                [](const LessonStep& s) { return s.question.has_value(); });
-          return fmt::format("{}, {}, {}, {} that can be", l->title, counted(l->steps.size(), "step"),
-                             counted(static_cast<std::uint64_t>(questions), "question"), counted(plans, "plan"));
+          return fmt::format("{}, {}, {}, {}", l->title, counted(l->steps.size(), "step"),
+                             counted(static_cast<std::uint64_t>(questions), "question"), counted(plans, "valid plan"));
         }
         return {};
       case FileKind::measured_runs:
@@ -208,13 +209,14 @@ class CheckVerb final : public Verb {
         Diagnostic m;
         m.file = file_;
         m.code = "cli.kind";
-        m.message = "this is no file of ours";
+        m.message = "this is not a file that Orrery knows";
         m.details.push_back(
-            "A TOML file of ours has a table [model], [workload], [device], [cluster], [fabric], [plan] or [[step]] "
+            "A TOML file of Orrery has a table [model], [workload], [device], [cluster], [fabric], [plan] or [[step]] "
             "(a lesson), or is a calibration.");
         if (const std::size_t first = text.find_first_not_of(" \t\r\n");
             first != std::string::npos && (text[first] == '{' || text[first] == '[')) {
-          m.details = {"JSON of ours is a report or a trace; a Hugging Face config.json names its model_type."};
+          m.details = {
+              "A JSON file of Orrery is a report or a trace; a Hugging Face config.json names its model_type."};
         }
         d.add(std::move(m));
         return {};

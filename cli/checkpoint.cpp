@@ -9,6 +9,7 @@
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/spec/spec_files.hpp"
@@ -73,8 +74,8 @@ class CheckpointVerb final : public Verb {
 
   void declare(Command& c) override {
     c.positional("DIR", folder_, "the folder that `run --checkpoint` saved in");
-    c.option("--to", to_, "save the newest one anew, as the ranks of this plan would");
-    c.option("-o,--output", output_, "the folder for that");
+    c.option("--to", to_, "save the newest checkpoint anew, cut as the ranks of this plan need it");
+    c.option("-o,--output", output_, "the folder for the new checkpoint");
     c.flag("--json", flags_.json, "print JSON for other programs");
     c.option("--data", flags_.data, "folder of models, clusters and calibrations");
     declare_machine(c, flags_);

@@ -132,7 +132,7 @@ int fit_to_collectives(const CommonFlags& flags, const std::string& table) {
   const std::filesystem::path folder =
       flags.output ? std::filesystem::path(*flags.output) : library.directory() / "collectives";
   if (!std::filesystem::is_directory(folder)) {
-    refuse("cli.flags", fmt::format("{} is no folder", escaped(folder.string())),
+    refuse("cli.flags", fmt::format("{} is not a folder", escaped(folder.string())),
            {"With --collectives, -o names the folder that gets one file for each kind of link."});
   }
   const std::vector<CurveFile> files = fit_curves(table_of(table));

@@ -55,7 +55,7 @@ void declare_machine(Command& c, CommonFlags& flags) {
   c.option(
       "--software", flags.software,
       "training program whose costs are priced in: none, " + program_names() + "; auto: the usual one on the device");
-  c.option("--price", flags.price, "per GPU-hour, in place of the cluster's: \"2.50\", in USD, or \"2.20 EUR\"");
+  c.option("--price", flags.price, "price of a GPU-hour, in place of the cluster's: \"2.50\", in USD, or \"2.20 EUR\"");
   c.choice("--lanes", flags.lanes, {"auto", "serial", "concurrent"},
            "whether a rank's lanes run one at a time or side by side; auto: as the device's file says");
 }
@@ -134,8 +134,8 @@ void set_price(ClusterSpec& cluster, const CommonFlags& flags) {
   const bool letters = std::all_of(currency.begin(), currency.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
   if (failure != std::errc{} || !(value >= 0.0 && value <= 1e9) || !letters ||
       (!currency.empty() && currency.size() != 3)) {
-    refuse("cli.price", fmt::format("--price: \"{}\" is no price", escaped(text)),
-           {"A number from 0 to 1e9 is wanted, and its currency if that is not USD: 2.50, or \"2.20 EUR\"."});
+    refuse("cli.price", fmt::format("--price: \"{}\" is not a price", escaped(text)),
+           {"A price is a number from 0 to 1e9, with its currency if that is not USD: 2.50, or \"2.20 EUR\"."});
   }
   cluster.price_per_gpu_hour = value;
   cluster.price_currency = currency.empty() ? "USD" : std::string(currency);
@@ -151,7 +151,7 @@ std::filesystem::path plan_path(const std::string& reference, const Library& lib
   if (std::filesystem::exists(library.plan(reference), failure)) return library.plan(reference);
   const std::vector<std::string> known = library.plans();
   const std::vector<std::string> near = nearest(reference, known, 4);
-  std::string detail = "It is no file, and there are no example plans; --data names another folder.";
+  std::string detail = "It is not a file, and there are no example plans; --data names another folder.";
   if (!near.empty()) detail = fmt::format("Nearest names: {}.", fmt::join(near, ", "));
   if (near.empty() && !known.empty())
     detail = fmt::format("It is neither a file nor one of: {}.", fmt::join(known, ", "));
@@ -292,7 +292,8 @@ std::string resolutions_text(const std::vector<Resolution>& resolved) {
 }
 
 void refuse_standard_output(const char* flag, const std::optional<std::string>& file) {
-  if (file == "-") refuse("cli.output", fmt::format("{} needs a file", flag), {"Only -o takes - for standard output."});
+  if (file == "-")
+    refuse("cli.output", fmt::format("{} needs a file", flag), {"Only -o accepts - for standard output."});
 }
 
 void keep_apart(const std::filesystem::path& input, const std::vector<std::optional<std::string>>& outputs) {
@@ -303,7 +304,7 @@ void keep_apart(const std::filesystem::path& input, const std::vector<std::optio
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i] || *outputs[i] == "-") continue;
     if (same(input, *outputs[i])) {
-      refuse("cli.output", fmt::format("{} would be written over: it is the input", *outputs[i]));
+      refuse("cli.output", fmt::format("the output would overwrite the input {}", *outputs[i]));
     }
     for (std::size_t j = 0; j < i; ++j) {
       if (outputs[j] && same(*outputs[j], *outputs[i])) {

@@ -53,7 +53,7 @@ class CompareVerb final : public Verb {
 
   int run() override {
     if (!(tolerance_.step_time >= 0.0) || !(tolerance_.memory >= 0.0)) {
-      refuse("cli.tolerance", "a tolerance is a number from 0");
+      refuse("cli.tolerance", "a tolerance must be a number from 0");
     }
     const auto [a, a_text] = look(a_);
     auto [b, b_text] = look(b_);
@@ -63,11 +63,11 @@ class CompareVerb final : public Verb {
     }
     if (a == FileKind::profile || b == FileKind::profile) {
       refuse("cli.compare", fmt::format("{} cannot be compared with {}", with_article(a), with_article(b)),
-             {"A profile is B, and A is its plan, or a trace that orrery simulate wrote, with --plan."});
+             {"A profile can only be B. A is then its plan or, with --plan, a trace that orrery simulate wrote."});
     }
     if (a != b) {
       refuse("cli.compare", fmt::format("{} cannot be compared with {}", with_article(a), with_article(b)),
-             {"Two traces, two reports or two plans can."});
+             {"Two traces, two reports or two plans can be compared."});
     }
     if (a == FileKind::plan) return plans();
     if (a != FileKind::trace && a != FileKind::report) {
@@ -87,8 +87,8 @@ class CompareVerb final : public Verb {
       }
       if (kind != FileKind::profile) details.emplace_back("orrery compare A.toml B.toml sets two plans side by side.");
       refuse("cli.compare",
-             kind == FileKind::profile ? "the profile is not of the plan"
-                                       : fmt::format("the two {}s are not of the same plan", name_of(kind)),
+             kind == FileKind::profile ? "the profile does not belong to the plan"
+                                       : fmt::format("the two {}s do not belong to the same plan", name_of(kind)),
              std::move(details));
     }
     nlohmann::ordered_json json = to_json(c);
@@ -128,7 +128,7 @@ class CompareVerb final : public Verb {
       notes.push_back(fmt::format("A is the measurement and B the prediction: the columns are {}, then {}.",
                                   escaped(a.origin), escaped(b.origin)));
     } else if (measured(a) == measured(b)) {
-      notes.push_back(fmt::format("Both are {}: the error is that of A ({}) from B ({}).",
+      notes.push_back(fmt::format("Both are {}: the error is A's ({}) against B ({}).",
                                   measured(a) ? "measurements" : "predictions", escaped(a.origin), escaped(b.origin)));
     }
   }
@@ -181,7 +181,7 @@ class CompareVerb final : public Verb {
       Diagnostic m;
       m.file = file;
       m.code = "cli.compare";
-      m.message = fmt::format("this trace is not of the plan {}", *plan_);
+      m.message = fmt::format("this trace does not belong to the plan {}", *plan_);
       m.details.push_back(std::move(detail));
       Diagnostics d;
       d.add(std::move(m));
@@ -206,7 +206,7 @@ class CompareVerb final : public Verb {
     std::sort(out.begin(), out.end());
     if (out.empty()) {
       refuse("cli.compare", fmt::format("the folder {} has no .json file", reference),
-             {"A folder of profiles has what torch.profiler's export_chrome_trace wrote, a file of each rank."});
+             {"A folder of profiles has a file of each rank, written by torch.profiler's export_chrome_trace."});
     }
     return out;
   }
@@ -236,14 +236,14 @@ class CompareVerb final : public Verb {
       require_none(d);
       refuse_foreign(a_, *predicted, loaded.program);
       if (predicted->origin.starts_with("run")) {
-        refuse("cli.compare", fmt::format("{} is a measurement, and a profile is set beside a prediction", a_),
+        refuse("cli.compare", fmt::format("{} is a measurement, but a profile is compared with a prediction", a_),
                {"Name the plan, or a trace that orrery simulate wrote."});
       }
     } else {
       predicted = simulate(loaded.run, loaded.program, cost_model(loaded)).trace;
     }
     std::vector<std::string> notes;
-    for (const std::string& n : step->notes) notes.push_back("Of the profile: " + n + ".");
+    for (const std::string& n : step->notes) notes.push_back("Profile: " + n + ".");
     notes.emplace_back(
         "A collective's kernel waits inside for its partners; the prediction counts from the last of them.");
     return tell(FileKind::profile, compare(*predicted, loaded.program, *step, tolerance_), notes);
@@ -303,10 +303,10 @@ class CompareVerb final : public Verb {
       }
       row("fits", [](R r) { return std::string(r.fits ? "yes" : "no"); });
       std::string out;
-      if (!unlike.empty()) out = "The plans are not of the same thing (A | B):\n";
+      if (!unlike.empty()) out = "The plans differ in model, workload or cluster (A | B):\n";
       for (const std::string& u : unlike) out += "  " + u + "\n";
       if (a.run.cluster->device.name != b.run.cluster->device.name) {
-        out += "  Devices differ, and with them prices and the software that the times are those of.\n";
+        out += "  The devices differ, and so do prices and the software that the times hold for.\n";
       }
       if (!unlike.empty()) out += "\n";
       out += table.str("") + "\nB is " + step_difference(rb, ra) + "\n";

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/table.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
 
 namespace orrery {

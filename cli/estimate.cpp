@@ -21,11 +21,10 @@ class EstimateVerb final : public Verb {
 
   void declare(Command& c) override {
     c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
-    c.option("--cluster", cluster_, "in place of the plan's: a name or a .toml file");
+    c.option("--cluster", cluster_, "cluster in place of the plan's: a name or a .toml file");
     c.flag("--memory", tensors_, "list what each stage holds at its peak, tensor by tensor");
     c.option("--explain-op", explained_,
-             "how the prices of one kind of operation came about (a name of the report, or all): formula, numbers, "
-             "sources");
+             "explain the prices of one kind of operation (a name of the report, or all): formula, numbers, sources");
     declare_allocator(c, flags_);
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");

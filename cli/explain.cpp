@@ -46,8 +46,9 @@ class ExplainVerb final : public Verb {
   void declare(Command& c) override {
     c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
     c.positional("OTHER", other_, "another plan of the same model and workload");
-    c.option("--cluster", cluster_, "in place of the plan's: a name or a .toml file");
-    c.option("--memory-margin", margin_, "that a change leaves free on every device: \"4 GiB\"; auto, as orrery plan");
+    c.option("--cluster", cluster_, "cluster in place of the plan's: a name or a .toml file");
+    c.option("--memory-margin", margin_,
+             "memory that a change must leave free on every device: \"4 GiB\"; auto, as orrery plan");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the answer here, as JSON");
     c.examples(
@@ -113,7 +114,7 @@ class ExplainVerb final : public Verb {
                  [](const std::string& line) { return !line.starts_with("workload."); });
     if (!apart.empty()) {
       apart.emplace_back("--cluster and --gpus put both on one cluster; orrery compare sets such plans side by side.");
-      refuse("cli.explain", "the plans are not of the same thing", std::move(apart));
+      refuse("cli.explain", "the plans differ in model, workload or cluster", std::move(apart));
     }
     Difference diff = explain_difference(plan.run, other.run, plan.calibration.calibration);
     nlohmann::ordered_json json;
@@ -138,7 +139,7 @@ class ExplainVerb final : public Verb {
       return run.plan.name.empty() ? reference : run.plan.name;
     };
     std::string workloads;
-    if (!unlike.empty()) workloads = "Each is priced with its own workload; they differ there, too:\n";
+    if (!unlike.empty()) workloads = "Each is priced with its own workload; the workloads differ, too:\n";
     for (const std::string& line : unlike) workloads += "  " + line + "\n";
     show(json, fmt::format("Why not {} (right) instead of {} (left)\n{}{}\nsoftware: {}\n", named(other.run, *other_),
                            named(plan.run, plan_), workloads, diff.text, describe(plan.calibration.software)));

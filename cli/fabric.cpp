@@ -13,6 +13,7 @@
 #include "cli/common.hpp"
 #include "cli/drawing.hpp"
 #include "cli/table.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
@@ -68,7 +69,7 @@ PathRule path_rule_of(const std::optional<std::string>& routes) {
   if (!routes) return PathRule::by_destination;
   const std::optional<PathRule> rule = path_rule_named(*routes);
   if (!rule) {
-    refuse("cli.fabric", fmt::format("there are no routes \"{}\"", escaped(*routes)),
+    refuse("cli.fabric", fmt::format("the routes \"{}\" are not known", escaped(*routes)),
            {"Known: by-destination, hashed, rail-local."});
   }
   return *rule;
@@ -81,16 +82,16 @@ Fabric fabric_for_cluster(const Library& library, const std::string& reference, 
   const FabricSpec& spec = fabric->spec();
   if (spec.gpus() < cluster.devices()) {
     refuse("cli.fabric",
-           fmt::format("{} joins {} GPUs, and the plan's cluster has {}", escaped(spec.name), spec.gpus(),
+           fmt::format("{} joins {}, but the plan's cluster has {}", escaped(spec.name), counted(spec.gpus(), "GPU"),
                        cluster.devices()),
-           {fmt::format("{} nodes of {} would do.", (cluster.devices() + spec.node.gpus - 1) / spec.node.gpus,
-                        spec.node.gpus)});
+           {fmt::format("{} nodes of {} would be enough.", (cluster.devices() + spec.node.gpus - 1) / spec.node.gpus,
+                        counted(spec.node.gpus, "GPU"))});
   }
   if (!same_boxes(spec, cluster)) {
     refuse("cli.fabric",
-           fmt::format("nodes of {} have {} GPUs, and those of the plan's cluster {}", escaped(spec.name),
-                       spec.node.gpus, fmt::join(box_sizes(cluster), " or ")),
-           {"Both must be of the same boxes: prices come from the cluster, shares of links from the fabric."});
+           fmt::format("nodes of {} have {}, but nodes of the plan's cluster have {}", escaped(spec.name),
+                       counted(spec.node.gpus, "GPU"), fmt::join(box_sizes(cluster), " or ")),
+           {"Both must describe the same nodes: prices come from the cluster, shares of links from the fabric."});
   }
   return std::move(*fabric);
 }
@@ -112,7 +113,7 @@ Fabric with_faults(const Fabric& fabric, const FaultFlags& flags) {
     const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), left);
     if (failure != std::errc{} || end != number.data() + number.size() || !(left > 0.0 && left <= 1.0)) {
       refuse("cli.fabric",
-             fmt::format("--degrade: \"{}\" says no share of bandwidth above 0 and up to 1", escaped(given)),
+             fmt::format("--degrade: \"{}\" gives no share of bandwidth above 0 and up to 1", escaped(given)),
              {"\"leaf 0 -- spine 1=0.5\" leaves half of that cable's."});
     }
     add("--degrade", given.substr(0, at), left);
@@ -124,7 +125,7 @@ void require_drawing(const std::string& file, const Fabric& fabric) {
   refuse_standard_output("--draw", file);
   require_folder(file);
   if (format_of(file).empty()) {
-    refuse("cli.flags", fmt::format("{} says no kind of drawing", escaped(file)),
+    refuse("cli.flags", fmt::format("{} does not end in a known kind of drawing", escaped(file)),
            {"A name that ends in .svg, .png or .pdf is drawn by Graphviz; .dot and .gv hold the graph as text."});
   }
   constexpr std::uint32_t most_drawn = 6000;

@@ -93,8 +93,8 @@ void require_kind(const std::filesystem::path& file, const std::vector<FileKind>
   Diagnostic m;
   m.file = file.string();
   m.code = "cli.kind";
-  m.message = "this is " + (kind == FileKind::unknown ? "JSON of an unknown kind" : with_article(kind)) + ", where " +
-              names + " is wanted";
+  m.message = "this is " + (kind == FileKind::unknown ? "JSON of an unknown kind" : with_article(kind)) + ", but " +
+              names + " is needed";
   Diagnostics d;
   d.add(std::move(m));
   throw InputError(std::move(d));

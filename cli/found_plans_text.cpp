@@ -9,6 +9,7 @@
 #include "cli/report_text.hpp"
 #include "cli/table.hpp"
 #include "cli/wrapping.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_names.hpp"

@@ -107,7 +107,7 @@ int gpu_of(std::uint32_t local_rank, std::uint32_t first, int gpus) {
   // A launcher that binds GPUs shows each process only its own.
   if (gpus == 1 && first == 0) return 0;
   if (first + local_rank < static_cast<std::uint32_t>(gpus)) return static_cast<int>(first + local_rank);
-  throw Error(fmt::format("{} GPU{} here, and the processes of this host need at least {}: one each{}", gpus,
+  throw Error(fmt::format("this host has {} GPU{}, but its processes need at least {}: one each{}", gpus,
                           gpus == 1 ? "" : "s", first + local_rank + 1,
                           first > 0 ? fmt::format(", from GPU {} on", first) : ""));
 }

@@ -38,13 +38,12 @@ class ImportVerb final : public Verb {
         {0, 36});
     c.option("--nic", nic_, "a network port's bandwidth (\"400 Gbit/s\"), where FILE does not say");
     c.option("--without", without_, "NICs that carry no training, by the file's names (those for storage): NIC4,NIC5");
-    c.option(
-        "--nodes", nodes_,
-        "so many of the node that FILE describes, on one switch; of NCCL's graphs and log: on how many the run was",
-        {1, max_fabric_gpus});
+    c.option("--nodes", nodes_,
+             "number of nodes like the one in FILE, on one switch; NCCL's graphs and log: number of nodes of the run",
+             {1, max_fabric_gpus});
     c.option("--cluster", cluster_, "NCCL's graphs and log: the cluster that gets their channels");
     c.option("--node", node_, "Slurm: the fabric whose node stands in each place; default: one GPU");
-    c.option("--name", name_, "of the fabric; default: the file's");
+    c.option("--name", name_, "name of the fabric; default: the file's");
     declare_output(c, flags_, "write the fabric here; default: print it");
     c.examples(
         "  NCCL_TOPO_DUMP_FILE=topo.xml ./my_training      and then: orrery import topo.xml -o node.toml\n"
@@ -68,11 +67,11 @@ class ImportVerb final : public Verb {
                                                 : kind_ == "nccl-log"   ? std::optional(ChannelFile::log)
                                                                         : std::nullopt;
     if (channels) return import_channels(*channels, *text);
-    if (cluster_) refuse("cli.flags", "--cluster goes with NCCL's graphs and log alone");
+    if (cluster_) refuse("cli.flags", "--cluster goes only with NCCL's graphs and log");
     const std::optional<ImportKind> kind = kind_ == "auto" ? import_kind_of(*text) : kind_named();
     if (!kind) {
-      refuse("import.kind", fmt::format("{}: what this file is cannot be seen", escaped(file_)),
-             {fmt::format("--as says it: {}, nccl-graph, nccl-log.", fmt::join(import_kind_names(), ", "))});
+      refuse("import.kind", fmt::format("{}: the kind of this file cannot be recognised", escaped(file_)),
+             {fmt::format("Name it with --as: {}, nccl-graph, nccl-log.", fmt::join(import_kind_names(), ", "))});
     }
     const ImportOptions options = options_for(*kind);
     const std::optional<Imported> imported = import_fabric(*kind, *text, file_, options, d);
@@ -114,7 +113,7 @@ class ImportVerb final : public Verb {
          {std::pair("--gpu", gpu_.has_value()), std::pair("--nvlinks", nvlinks_.has_value()),
           std::pair("--nic", nic_.has_value()), std::pair("--without", without_.has_value()),
           std::pair("--node", node_.has_value()), std::pair("--name", name_.has_value())}) {
-      if (given) refuse("cli.flags", fmt::format("{} says nothing about {}", flag, what));
+      if (given) refuse("cli.flags", fmt::format("{} does not apply to {}", flag, what));
     }
     Diagnostics d;
     const std::optional<NcclChannelReport> report = import_nccl_channels(kind, text, file_, nodes_, d);
@@ -169,7 +168,7 @@ class ImportVerb final : public Verb {
     const bool one_node = kind == ImportKind::nccl_topology || kind == ImportKind::smi_topology;
     const auto unused = [&](const char* flag, bool given, bool used) {
       if (given && !used)
-        refuse("cli.flags", fmt::format("{} says nothing about a file of the kind {}", flag, name_of(kind)));
+        refuse("cli.flags", fmt::format("{} does not apply to a file of the kind {}", flag, name_of(kind)));
     };
     unused("--gpu", gpu_.has_value(), one_node);
     unused("--nvlinks", nvlinks_.has_value(), kind == ImportKind::smi_topology);
@@ -193,7 +192,7 @@ class ImportVerb final : public Verb {
       std::string problem;
       if (!parse_quantity(*nic_, b, problem) || !(b.base() >= 1.0) || b.base() > 1e18) {
         refuse(
-            "cli.arguments", fmt::format("--nic \"{}\" is no bandwidth", escaped(*nic_)),
+            "cli.arguments", fmt::format("--nic \"{}\" is not a bandwidth", escaped(*nic_)),
             {problem.empty() ? std::string("It is out of range.") : problem, "--nic \"400 Gbit/s\" would be right."});
       }
       out.nic = b;

@@ -13,6 +13,7 @@
 
 #include "cli/common.hpp"
 #include "cli/status.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/diagnostics.hpp"
 #include "core/base/fnv.hpp"
 
@@ -52,9 +53,10 @@ std::optional<JobMistake> first_wrong(const std::vector<JobState>& by_rank) {
     if (by_rank[r].digest == by_rank[0].digest) continue;
     return JobMistake{
         Rank{0}, status_world,
-        fmt::format("rank {} is about to run something else than rank 0: their plan files, flags or versions of orrery "
-                    "differ",
-                    r)};
+        fmt::format(
+            "rank {} is about to run something other than rank 0: their plan files, flags or versions of orrery "
+            "differ",
+            r)};
   }
   std::map<std::uint64_t, std::uint32_t> taken;
   for (std::uint32_t r = 0; r < by_rank.size(); ++r) {
@@ -94,9 +96,9 @@ std::optional<int> disagreement(const OwnState& own, Rank rank, const std::vecto
 void refuse_world_size(std::uint64_t plan_ranks, std::uint32_t processes, bool gpus) {
   refuse(
       "cli.world-size",
-      fmt::format("the plan has {} ranks, and {} process{} started", plan_ranks, processes,
-                  processes == 1 ? " was" : "es were"),
-      {fmt::format("Start as many: mpirun -n {0} orrery run ..., or srun -n {0} orrery run ...", plan_ranks) +
+      fmt::format("the plan has {}, but {} started", counted(plan_ranks, "rank"),
+                  counted(processes, "process was", "processes were")),
+      {fmt::format("Start that many: mpirun -n {0} orrery run ..., or srun -n {0} orrery run ...", plan_ranks) +
        (gpus ? fmt::format("; on one host torchrun --no-python --nproc-per-node {} orrery run ...", plan_ranks) : "")});
 }
 

@@ -9,6 +9,7 @@
 
 #include "cli/common.hpp"
 #include "cli/table.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/spec/spec_check.hpp"
@@ -55,7 +56,7 @@ std::vector<std::vector<std::uint32_t>> lists_of(const char* flag, const std::st
   const std::vector<std::string_view> parts = split(text, '/');
   if (parts.size() != jobs) {
     refuse("cli.jobs", fmt::format("{} has {} for {}", flag, counted(parts.size(), "list"), counted(jobs, "plan")),
-           {"One list for each plan, with / between them: \"0-3/4-7\"."});
+           {"Give one list for each plan, with / between them: \"0-3/4-7\"."});
   }
   std::vector<std::vector<std::uint32_t>> out;
   for (const std::string_view part : parts) out.push_back(numbers_of(flag, part));
@@ -67,7 +68,7 @@ std::vector<std::vector<std::uint32_t>> lists_of(const char* flag, const std::st
 std::vector<std::vector<std::uint32_t>> place_jobs(const std::vector<std::uint32_t>& ranks, std::uint32_t per_node,
                                                    const JobPlacement& how) {
   if ((how.interleave ? 1 : 0) + (how.nodes ? 1 : 0) + (how.gpus ? 1 : 0) > 1) {
-    refuse("cli.jobs", "of --interleave, --nodes and --on-gpus only one can say where jobs lie");
+    refuse("cli.jobs", "only one of --interleave, --nodes and --on-gpus can say where jobs lie");
   }
   const std::size_t jobs = ranks.size();
   std::vector<std::vector<std::uint32_t>> out(jobs);
@@ -133,7 +134,7 @@ std::map<std::uint32_t, double> slow_gpus_of(const std::vector<std::string>& giv
     double factor = 0.0;
     const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), factor);
     if (failure != std::errc{} || end != number.data() + number.size() || !(factor >= 1.0 && factor <= 1000.0)) {
-      refuse("cli.slowdown", fmt::format("--slow-gpus: \"{}\" has no factor from 1 to 1000", escaped(text)),
+      refuse("cli.slowdown", fmt::format("--slow-gpus: \"{}\" needs a factor from 1 to 1000", escaped(text)),
              {"\"3,8-15=1.3\": GPUs 3 and 8 to 15 take 1.3 times as long."});
     }
     for (const std::uint32_t gpu : numbers_of("--slow-gpus", std::string_view(text).substr(0, at))) {
@@ -158,7 +159,7 @@ void require_ranks_on(const std::map<std::uint32_t, double>& slow, const std::ve
   for (const std::vector<SlowRank>& job : found) ranks += job.size();
   if (ranks == slow.size()) return;
   refuse("cli.slowdown",
-         fmt::format("--slow-gpus names {}, and ranks lie on {} of them", counted(slow.size(), "GPU"), ranks),
+         fmt::format("--slow-gpus names {}, but ranks lie on {} of them", counted(slow.size(), "GPU"), ranks),
          {"GPUs count from 0, node by node."});
 }
 

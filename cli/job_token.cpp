@@ -31,7 +31,7 @@ std::string read_token(const std::string& file) {
   }
   if ((is.st_mode & 077) != 0) {
     refuse(code,
-           fmt::format("--token-file: others than you may read {} (mode {:04o})", escaped(file), is.st_mode & 0777U),
+           fmt::format("--token-file: other users have access to {} (mode {:04o})", escaped(file), is.st_mode & 0777U),
            {"chmod 600 makes it yours alone."});
   }
   std::string text(most_characters + 1, '\0');
@@ -66,9 +66,10 @@ std::string token_of(const TokenFlags& flags, const Environment& environment) {
 
 void require_token(const JobPlace& job, const TokenFlags& flags, const std::string& token) {
   if (!token.empty() || flags.none || job.ranks == 1 || !needs_token(MeetingPlace::of(job.meeting))) return;
-  refuse(code, fmt::format("ranks that meet at {} need a token, so that no stranger joins them", escaped(job.meeting)),
-         {"All of them are given the same, in the variable ORRERY_TOKEN or by --token-file FILE.", how_made,
-          "--rendezvous FILE, in a folder that all hosts see, needs none; --no-token goes without."});
+  refuse(
+      code, fmt::format("ranks that meet at {} need a token, so that no stranger joins them", escaped(job.meeting)),
+      {"Give all of them the same token, in the variable ORRERY_TOKEN or by --token-file FILE.", how_made,
+       "--rendezvous FILE, in a folder that all hosts see, needs no token; with --no-token ranks meet without one."});
 }
 
 }  // namespace orrery

@@ -22,7 +22,7 @@ int main(int count, char** values) {
     } catch (const CutOff& cut) {
       Diagnostics d;
       d.error("fabric.cut-off", std::string(cut.what()),
-              {"Fewer failed links, other GPUs for the plan, or another fabric would do."});
+              {"Let fewer links fail, give the plan other GPUs, or take another fabric."});
       if (json) print_json({{"errors", errors_json(d)}});
       say(render(d));
       return status_input;

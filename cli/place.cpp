@@ -38,13 +38,15 @@ class PlaceVerb final : public Verb {
     c.option("--fabric", fabric_, "the wires: a name or a .toml file; default: what the cluster's levels promise");
     c.option("--rings", rings_,
              "NCCL's graph (NCCL_GRAPH_DUMP_FILE) or log, along whose rings of GPUs neighbouring ranks are tried");
-    c.option("--cluster", cluster_, "in place of the plan's: a name or a .toml file");
-    c.option("--routes", routes_,
-             "of several ways through the fabric: by-destination (the default), hashed, rail-local");
-    c.option("--tries", tries_, "orders of axes at most, and then so many changes of the best one", {1, 1'000'000});
-    c.option("--exact", exact_, "where there are at most so many placements that differ, look at all of them",
-             {0, 10'000'000});
-    c.option("--seed", seed_, "of the changes and of hashed routes", {0, std::numeric_limits<std::uint64_t>::max()});
+    c.option("--cluster", cluster_, "cluster in place of the plan's: a name or a .toml file");
+    c.option(
+        "--routes", routes_,
+        "which of several ways a message takes through the fabric: by-destination (the default), hashed, rail-local");
+    c.option("--tries", tries_, "largest number of orders of axes to try, and then of changes of the best one",
+             {1, 1'000'000});
+    c.option("--exact", exact_, "try every placement if at most this number of them differ", {0, 10'000'000});
+    c.option("--seed", seed_, "seed of the changes and of hashed routes",
+             {0, std::numeric_limits<std::uint64_t>::max()});
     c.option("--draw", draw_, "draw the fabric under the placement found (.svg, .png, .pdf, .dot), by load");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the plan with the placement found here");
@@ -80,7 +82,7 @@ class PlaceVerb final : public Verb {
       result = search_placement(loaded.run, loaded.program, loaded.calibration.calibration, routes, options);
     } catch (const SimulationCancelled&) {
       progress.clear();
-      print("Interrupted before the plan as it is had been simulated.\n");
+      print("Interrupted before the plan itself was simulated.\n");
       return status_no;
     }
     progress.clear();
@@ -120,9 +122,10 @@ class PlaceVerb final : public Verb {
     std::vector<std::vector<std::uint32_t>> out;
     for (const std::vector<std::uint32_t>& ring : read->rings) {
       if (ring.size() != cluster.devices_per_node && ring.size() != cluster.devices()) {
-        refuse("cli.rings", fmt::format("the rings of {} are not over the GPUs of a node, nor over all", escaped(file)),
-               {fmt::format("They pass {} GPUs; a node of {} has {}, all have {}.", ring.size(), escaped(cluster.name),
-                            cluster.devices_per_node, cluster.devices())});
+        refuse("cli.rings",
+               fmt::format("the rings of {} pass neither the GPUs of one node nor all GPUs", escaped(file)),
+               {fmt::format("They pass {} GPUs; a node of {} has {}, and all nodes have {}.", ring.size(),
+                            escaped(cluster.name), cluster.devices_per_node, cluster.devices())});
       }
       std::vector<std::uint32_t> passed = ring;
       std::sort(passed.begin(), passed.end());

@@ -7,6 +7,7 @@
 
 #include "cli/report_text.hpp"
 #include "cli/table.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
 
@@ -88,11 +89,12 @@ std::string certificate(const PlacementSearch& r) {
     out += "Interrupted: this is the best so far.\n";
   } else if (r.every) {
     out +=
-        "That is every placement, but for those that look alike to the fabric: none has a step shorter by more than "
+        "These are all placements that differ for the fabric: none has a step shorter by more than "
         "0.01 %.\n";
   } else if (gap <= placement_tolerance) {
     out +=
-        "With every collective and message at its best place a step takes as long: no placement saves more than 0.01 "
+        "With every collective and message at its best place a step would take as long: no placement saves more than "
+        "0.01 "
         "%.\n";
     return out;
   }

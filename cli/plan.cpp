@@ -18,6 +18,7 @@
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
 #include "cli/wrapping.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_check.hpp"
@@ -60,7 +61,7 @@ class PlanVerb final : public Verb {
     c.required("--cluster", cluster_, "a name or a .toml file");
     c.required("--batch", workload_.global_batch, "sequences per optimizer step", {1, max_batch});
     c.required("--seq", workload_.sequence_length, "tokens per sequence", {1, max_sequence});
-    c.choice("--precision", precision_, strings(precision_names()), "of weights and activations");
+    c.choice("--precision", precision_, strings(precision_names()), "precision of weights and activations");
     c.choice("--optimizer", optimizer_, strings(optimizer_names()), "");
     c.option("--dropout", dropout_, "rate of all dropout");
     c.option("--clip-norm", clip_norm_, "global gradient norm to clip at; 0: none");
@@ -68,7 +69,7 @@ class PlanVerb final : public Verb {
     c.option("--top", top_, "plans to find; as many are shown as fit side by side", {1, 10'000});
     c.flag("--wide", wide_, "show all of them side by side, however wide, with every decision and figure");
     c.flag("--verbose", verbose_, "every decision and figure, and what memory consists of");
-    c.option("--threads", threads_, "0: all cores", {0, 4096});
+    c.option("--threads", threads_, "number of threads; 0: all cores", {0, 4096});
     c.option("--export", export_, "print the best plan as another program's launch flags: megatron");
     c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated with --json, --verbose and --wide, too");
     c.flag("--all", all_,
@@ -76,12 +77,14 @@ class PlanVerb final : public Verb {
            "recomputed layers, host memory, disks");
     c.option("--only", only_,
              "every dimension within limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
-    c.option("--memory-margin", margin_,
-             "kept free on every device beside what the process holds: \"4 GiB\"; auto is the measured error");
+    c.option(
+        "--memory-margin", margin_,
+        "memory to keep free on every device beside what the process holds: \"4 GiB\"; auto is the measured error");
     c.option("--fabric", fabric_,
              "then place the best plan's ranks on these wires, links shared (orrery place): a name or a .toml file");
-    c.option("--routes", routes_,
-             "of several ways through the fabric: by-destination (the default), hashed, rail-local");
+    c.option(
+        "--routes", routes_,
+        "which of several ways a message takes through the fabric: by-destination (the default), hashed, rail-local");
     c.flag("--space", show_space_, "describe the space that would be searched, and stop");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the best plan here; with --space, the space");
@@ -264,7 +267,7 @@ std::string PlanVerb::headline(const Report& best) const {
 std::string PlanVerb::rejected_text(const SearchResult& result) const {
   if (!result.rejected) return "";
   const Report& report = result.rejected->report;
-  return fmt::format("Rejected: {}: it would take {}, and needs {}.\n", describe(result.rejected->plan),
+  return fmt::format("Rejected: {}: it would take {}, but needs {}.\n", describe(result.rejected->plan),
                      headline_text(report), text_of(memory_verdict(report, headroom_)));
 }
 
@@ -427,8 +430,8 @@ int PlanVerb::run() {
   }
   // This comes after the result, which stands whatever the other program can express.
   if (!refused.empty() && (all_ || only_) && !spec_.mixture && !spec_.latent) {
-    refused.error("cli.export", "the best plan of this space is beyond Megatron-LM's flags",
-                  {"Without --all and --only most plans that are searched are within them."});
+    refused.error("cli.export", "Megatron-LM's flags cannot express the best plan of this space",
+                  {"Without --all and --only they can express most plans of the search."});
   }
   if (!refused.empty()) throw InputError(refused, flags_.json);
   return result.plans.empty() || !result.complete || unsimulated(result) > 0 || (fabric && !placed) ? status_no

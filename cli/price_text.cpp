@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/table.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/program/program_text.hpp"

@@ -8,6 +8,7 @@
 
 #include "cli/drawing.hpp"
 #include "cli/table.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/program/program_text.hpp"
 #include "core/record/operation.hpp"

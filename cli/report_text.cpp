@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 
 #include "cli/table.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
@@ -32,6 +34,19 @@ std::string gib(std::uint64_t bytes) { return short_text(Bytes::of(static_cast<d
 std::string signed_time(Seconds t) { return (t.base() < 0 ? "-" : "+") + short_text(Seconds::of(std::abs(t.base()))); }
 
 std::string yes(bool value) { return value ? "on" : "off"; }
+
+/// "full", or "full in 6 of 24 layers" where stages recompute only some of theirs.
+std::string recompute_text(const Plan& plan) {
+  std::string out(name_of(plan.recompute));
+  if (plan.recompute == Recompute::none || !plan.recompute_layers) return out;
+  const auto sum = [](const std::vector<std::uint32_t>& of) {
+    return std::accumulate(of.begin(), of.end(), std::uint64_t{0});
+  };
+  const std::uint64_t recomputed = sum(*plan.recompute_layers);
+  if (!plan.stage_layers) return fmt::format("{} in {}", out, counted(recomputed, "layer"));
+  const std::uint64_t all = sum(*plan.stage_layers);
+  return recomputed == all ? out : fmt::format("{} in {} of {}", out, recomputed, counted(all, "layer"));
+}
 
 }  // namespace
 
@@ -307,7 +322,7 @@ std::vector<std::string> differences(const Plan& other, const Plan& plan) {
     differ("layers", layers_text(*other.stage_layers), layers_text(*plan.stage_layers));
   }
   differ("sequence parallelism", yes(other.sequence_parallel), yes(plan.sequence_parallel));
-  differ("recomputation", std::string(name_of(other.recompute)), std::string(name_of(plan.recompute)));
+  differ("recomputation", recompute_text(other), recompute_text(plan));
   differ("ZeRO", std::to_string(other.zero_stage), std::to_string(plan.zero_stage));
   if (other.overlap_gradients && plan.overlap_gradients) {
     differ("gradient overlap", yes(*other.overlap_gradients), yes(*plan.overlap_gradients));

@@ -13,6 +13,7 @@
 #include "cli/progress.hpp"
 #include "cli/run_verb.hpp"
 #include "cli/status.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/program/program_text.hpp"
@@ -52,28 +53,30 @@ void RunVerb::declare(Command& c) {
   c.flag("--share-gpu", share_gpu_, "--backend cuda: all ranks of the plan take turns on one GPU");
   c.option("--gpu", gpu_, "--backend cuda: number of the GPU, from 0", {0, most_gpus});
   c.choice("--graphs", graphs_, {"off", "on"},
-           "--backend cuda: whether a step is given to the GPU as one CUDA graph, from the second on, where it can be");
+           "--backend cuda: whether a step is given to the GPU as one CUDA graph, from the second step on, where that "
+           "is possible");
   c.option("--ranks", ranks_,
-           "start so many processes, as --backend processes does, or one for each GPU; the plan's number of ranks",
+           "number of processes to start, as --backend processes does, or one for each GPU; it must be the plan's "
+           "number of ranks",
            {1, most_processes});
   c.option("--rank", rank_, "--backend cuda: which rank this process is, where no launcher says so", {0, most_gpus});
-  c.option("--world-size", world_size_, "with --rank: of how many", {1, most_gpus});
+  c.option("--world-size", world_size_, "with --rank: the job's number of ranks", {1, most_gpus});
   c.option("--local-rank", local_rank_, "which of the job's processes on this host this is", {0, most_gpus});
   c.option("--rendezvous", rendezvous_, "HOST:PORT of rank 0, or a file: where the processes of a job meet");
   declare_token(c, token_);
   c.flag("--mpi-collectives", mpi_collectives_,
          "--backend mpi: all-reduce and the others are MPI's own, which add in an order that it chooses");
-  c.option("--nccl", nccl_, "--backend cuda: the NCCL library, libnccl.so.2 if not said");
+  c.option("--nccl", nccl_, "--backend cuda: the NCCL library; default: libnccl.so.2");
   c.option("--steps", steps_, "optimizer steps to record", {1, most_steps});
-  c.option("--warmup", warmup_, "steps before those", {0, most_steps});
+  c.option("--warmup", warmup_, "steps before the recorded ones", {0, most_steps});
   c.option("--measure-groups", measure_groups_,
            "train nothing; measure the collectives of the plan's groups, and write them here (CSV)");
   c.option("--trace", trace_, "write the median step's timeline here; opens in Perfetto (ui.perfetto.dev)");
-  c.option("--log", log_, "write what happens here: a line of JSON for every operation, microbatch, step and so on");
+  c.option("--log", log_, "write a log of events here: a line of JSON for every operation, microbatch, step and so on");
   c.option("--disk", disk_, "folder for the files of the disk tier, removed after the run");
   c.option("--watchdog", watchdog_, "longest wait for another rank, in seconds");
   c.option("--heartbeat", heartbeat_, "longest time in which a rank's process gives no sign of life, in seconds");
-  c.option("--records", records_, "folder for the ranks' last operations, kept where a process fails");
+  c.option("--records", records_, "folder for the ranks' last operations, kept if a process fails");
   declare_checkpoints(c, checkpoints_);
   declare_machine(c, flags_);
   declare_output(c, flags_, "write the report here, as JSON");
@@ -118,13 +121,17 @@ void RunVerb::open_log(bool begins) {
 }
 
 RunVerb::Prepared RunVerb::prepare() const {
-  if (steps_ < 1 || steps_ > 1'000'000'000) refuse("cli.steps", "--steps is from 1 to 1000000000");
-  if (warmup_ > 1'000'000'000) refuse("cli.warmup", "--warmup is from 0 to 1000000000");
+  if (steps_ < 1 || steps_ > 1'000'000'000)
+    refuse("cli.steps", fmt::format("--steps is {}; it must be from 1 to 1000000000", steps_));
+  if (warmup_ > 1'000'000'000)
+    refuse("cli.warmup", fmt::format("--warmup is {}; it must be from 0 to 1000000000", warmup_));
   Prepared p{load_plan(plan_, flags_, "local-cpu", ClusterUse::fall_back), nullptr, {}, {}};
   if (const std::string& scaling = p.loaded.run.model.rope_scaling; !scaling.empty()) {
     refuse("cli.rope-scaling",
-           fmt::format("{} scales its rotary angles ({}), which no kernel here does", p.loaded.run.model.name, scaling),
-           {"estimate and simulate hold, since it costs nothing. To train with plain angles, leave rope_scaling out."});
+           fmt::format("{} scales its rotary angles ({}), and no kernel here can do that", p.loaded.run.model.name,
+                       scaling),
+           {"estimate and simulate remain right, since scaling costs nothing. To train with plain angles, leave "
+            "rope_scaling out."});
   }
   if (measure_groups_) {
     if (checkpoints_.folder)
@@ -134,7 +141,7 @@ RunVerb::Prepared RunVerb::prepare() const {
   }
   if (backend_ != "cuda") refuse_too_large(p.loaded.program);
   if (records_ && !std::filesystem::is_directory(*records_)) {
-    refuse("cli.records", fmt::format("--records names no folder: {}", *records_));
+    refuse("cli.records", fmt::format("--records: {} is not a folder", *records_));
   }
   p.data = data_of(p.loaded.run.model, p.loaded.run.workload);
   p.options.steps = steps_;
@@ -163,10 +170,12 @@ RunResult RunVerb::watched(Prepared& p, RunCheckpoints& checkpoints, const std::
 }
 
 void RunVerb::check_backend() const {
-  if (!(watchdog_ > 0.0 && watchdog_ <= 1e6)) refuse("cli.watchdog", "--watchdog is above 0 and at most 1000000");
-  if (!(heartbeat_ >= 0.1 && heartbeat_ <= 1e6)) refuse("cli.heartbeat", "--heartbeat is from 0.1 to 1000000");
+  if (!(watchdog_ > 0.0 && watchdog_ <= 1e6))
+    refuse("cli.watchdog", fmt::format("--watchdog is {}; it must be above 0 and at most 1000000", watchdog_));
+  if (!(heartbeat_ >= 0.1 && heartbeat_ <= 1e6))
+    refuse("cli.heartbeat", fmt::format("--heartbeat is {}; it must be from 0.1 to 1000000", heartbeat_));
   if (ranks_ && backend_ == "mpi") {
-    refuse("cli.ranks", "--ranks starts processes; those of --backend mpi are started by mpirun or srun");
+    refuse("cli.ranks", "--ranks starts processes, but mpirun or srun starts those of --backend mpi");
   }
   if (mpi_collectives_ && backend_ != "mpi") refuse("cli.mpi-collectives", "--mpi-collectives is for --backend mpi");
   const bool cuda = backend_ == "cuda";
@@ -189,7 +198,7 @@ void RunVerb::check_backend() const {
   if (ranks_ && place) {
     refuse("cli.job",
            "--ranks starts all processes here, and --rank, --world-size, --local-rank, --rendezvous, --token-file and "
-           "--no-token are for those that others start");
+           "--no-token are for processes that a launcher starts");
   }
 }
 
@@ -217,9 +226,9 @@ int RunVerb::run_by_backend() {
   if (!job || job->ranks == 1) return ranks_ ? run_on_gpus() : run_on_gpu();
   if (!ranks_) return run_in_job(*job);
   refuse("cli.job",
-         fmt::format("--ranks starts processes, and this is one of a job's already: {} say rank {} of {}", job->source,
-                     job->rank, job->ranks),
-         {"Without --ranks it is that rank."});
+         fmt::format("--ranks starts processes, but this process already belongs to a job: {} say rank {} of {}",
+                     job->source, job->rank, job->ranks),
+         {"Without --ranks it runs as that rank."});
 }
 
 int RunVerb::run_on_threads() {
@@ -238,7 +247,8 @@ int RunVerb::run_as_processes() {
   Prepared p = prepare();
   const Program& program = p.loaded.program;
   if (ranks_ && *ranks_ != program.mesh.size()) {
-    refuse("cli.ranks", fmt::format("--ranks is {}, and the plan has {} ranks", *ranks_, program.mesh.size()));
+    refuse("cli.ranks",
+           fmt::format("--ranks is {}, but the plan has {}", *ranks_, counted(program.mesh.size(), "rank")));
   }
   if (program.mesh.size() > most_processes) {
     refuse("cli.ranks",
@@ -281,8 +291,8 @@ int RunVerb::run_over_mpi() {
     }
     if (mpi_collectives_ && p->options.concurrent_lanes) {
       refuse("cli.mpi-collectives", "--mpi-collectives needs one operation at a time",
-             {"MPI tells the collectives of a group apart by their order alone, and lanes side by side have none. With "
-              "--lanes serial it can be."});
+             {"MPI tells the collectives of a group apart only by their order, and lanes side by side have none. With "
+              "--lanes serial it works."});
     }
     if (mpi_collectives_) {
       p->notes.push_back(

@@ -7,6 +7,7 @@
 #include "cli/common.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/table.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "exec/checkpoint/restore.hpp"
@@ -16,7 +17,7 @@ namespace orrery {
 void declare_checkpoints(Command& c, CheckpointFlags& flags) {
   c.option("--checkpoint", flags.folder,
            "save the training state in this folder after the last step; the two newest stay");
-  c.option("--every", flags.every, "save it after so many steps, too", {1, 1'000'000'000});
+  c.option("--every", flags.every, "save it every so many steps, too", {1, 1'000'000'000});
   c.flag("--resume", flags.resume, "go on from the newest checkpoint in the folder, whatever plan saved it");
 }
 
@@ -27,7 +28,7 @@ RunCheckpoints::RunCheckpoints(const CheckpointFlags& flags, const PlannedRun& r
     if (flags.every) refuse("cli.checkpoint", "--every needs a folder: --checkpoint DIR");
     return;
   }
-  if (flags.every && *flags.every < 1) refuse("cli.checkpoint", "--every is at least 1");
+  if (flags.every && *flags.every < 1) refuse("cli.checkpoint", "--every must be at least 1");
   const std::filesystem::path folder = *flags.folder;
   const std::vector<std::string> there = generations(*files_, folder);
   if (!flags.resume) {
@@ -99,7 +100,8 @@ std::string RunCheckpoints::text() const {
     return escaped((std::filesystem::path(*flags_.folder) / name).string());
   };
   if (resumed_) out += fmt::format("  resumed from {}, after step {}\n", path(*resumed_), first_step_ - 1);
-  for (const std::string& change : changes_) out += fmt::format("  not as in the checkpoint: {}\n", escaped(change));
+  for (const std::string& change : changes_)
+    out += fmt::format("  different from the checkpoint: {}\n", escaped(change));
   if (!saved_.empty()) {
     const SavedCheckpoint& last = saved_.back();
     out += fmt::format("  {} saved, the last in {} after step {}, {} in {}\n", counted(saved_.size(), "checkpoint"),

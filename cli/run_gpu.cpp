@@ -11,6 +11,7 @@
 #include "cli/job.hpp"
 #include "cli/run_verb.hpp"
 #include "cli/status.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/program/program_text.hpp"
@@ -33,8 +34,8 @@ int RunVerb::run_on_gpu() {
   const Program& program = p.loaded.program;
   if (program.mesh.size() > 1 && !share_gpu_) {
     refuse(
-        "cli.share-gpu", fmt::format("the plan has {} ranks, and this is one process", program.mesh.size()),
-        {fmt::format("With --ranks {} each is a process with a GPU; torchrun, mpirun and srun start them, too.",
+        "cli.share-gpu", fmt::format("the plan has {} ranks, but this is one process", program.mesh.size()),
+        {fmt::format("With --ranks {} each rank is a process with a GPU; torchrun, mpirun and srun start them, too.",
                      program.mesh.size()),
          "With --share-gpu all of them take turns on one GPU: the same numbers, but not the times of as many GPUs."});
   }
@@ -98,15 +99,17 @@ int RunVerb::run_on_gpus() {
   Prepared p = prepare();
   const Program& program = p.loaded.program;
   if (*ranks_ != program.mesh.size()) {
-    refuse("cli.ranks", fmt::format("--ranks is {}, and the plan has {} ranks", *ranks_, program.mesh.size()));
+    refuse("cli.ranks",
+           fmt::format("--ranks is {}, but the plan has {}", *ranks_, counted(program.mesh.size(), "rank")));
   }
   const NcclCalls nccl = load_nccl(nccl_.value_or(nccl_library_name));
   const std::size_t gpus = cuda_devices_apart(cuda_module()).size();
   if (const std::uint32_t last = gpu_.value_or(0) + (share_gpu_ ? 0 : *ranks_ - 1); last >= gpus) {
     if (share_gpu_)
-      throw Error(fmt::format("{} GPU{} here, and none is GPU {}", gpus, gpus == 1 ? " is" : "s are", last));
-    throw Error(fmt::format("{} GPU{} here, and {} ranks with one each need GPUs {} to {}; --share-gpu puts all on one",
-                            gpus, gpus == 1 ? " is" : "s are", *ranks_, gpu_.value_or(0), last));
+      throw Error(fmt::format("this host has {} GPU{}, but no GPU {}", gpus, gpus == 1 ? " is" : "s are", last));
+    throw Error(fmt::format(
+        "this host has {} GPU{}, but {} ranks with one each need GPUs {} to {}; --share-gpu puts all on one", gpus,
+        gpus == 1 ? " is" : "s are", *ranks_, gpu_.value_or(0), last));
   }
   catch_end_signals(SecondSignal::is_watched);
   const RecordsFolder records(records_);
@@ -155,7 +158,7 @@ int RunVerb::run_in_job(const JobPlace& job) {
     const std::vector<std::string> gpus = cuda_devices_apart(cuda_module());
     const std::uint32_t local = job.local_rank.value_or(met.local_rank(job.rank));
     if (share_gpu_ && std::any_of(met.hosts.begin(), met.hosts.end(), [&](auto h) { return h != met.hosts[0]; })) {
-      refuse("cli.gpu", "--share-gpu puts all ranks on one GPU, and the ranks are on several hosts");
+      refuse("cli.gpu", "--share-gpu puts all ranks on one GPU, but the ranks are on several hosts");
     }
     gpu = share_gpu_ ? static_cast<int>(gpu_.value_or(0))
                      : gpu_of(local, gpu_.value_or(0), static_cast<int>(gpus.size()));
@@ -174,7 +177,7 @@ int RunVerb::run_in_job(const JobPlace& job) {
   try {
     return train_on_gpu(*world_, gpu, *nccl, *p, *checkpoints, nullptr);
   } catch (const Aborted&) {
-    throw Error("the run has ended, and another rank says why");
+    throw Error("the run has ended; another rank reports the cause");
   }
 }
 

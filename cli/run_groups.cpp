@@ -65,7 +65,7 @@ Program RunVerb::program_of_groups(const Program& of) const {
   Program out = group_program(of, backend_ == "cuda" ? largest_on_gpus : largest_on_hosts, runs_in_a_step);
   if (out.blocks.empty()) {
     refuse("cli.measure-groups", "--measure-groups: no group of this plan has a collective to measure",
-           {"Plans of one rank have none; stages exchange messages, which are no collectives."});
+           {"Plans of one rank have none; stages exchange messages, and these are not collectives."});
   }
   return out;
 }

@@ -85,7 +85,8 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
       if (warm > 0) out += fmt::format(" ({} of warm-up, {} recorded)", warm, result.times.steps);
       out += "\n";
     }
-    if (const auto busy = core_shortage(result.cores)) out += fmt::format("  Not to be relied on: {}.\n", *busy);
+    if (const auto busy = core_shortage(result.cores))
+      out += fmt::format("  Do not rely on these figures: {}.\n", *busy);
     out += checkpoints.text();
     if (trace_) out += fmt::format("  timeline of the median step in {}\n", *trace_);
     if (result.cancelled)

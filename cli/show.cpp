@@ -11,6 +11,7 @@
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/nearest.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/toml_json.hpp"
@@ -47,7 +48,7 @@ class ShowVerb final : public Verb {
     c.option("--rank", rank_, "program: the expanded list of one rank");
     c.option("--after", after_, "program: as it stands after this pass of lowering");
     c.flag("--order", order_, "plan: what each pipeline rank computes, in order, as a custom schedule's file has it");
-    c.option("--cluster", cluster_, "plan, program: where the plan names none");
+    c.option("--cluster", cluster_, "plan, program: the cluster, where the plan names none");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write it here");
     c.examples(
@@ -111,11 +112,11 @@ class ShowVerb final : public Verb {
     }
     if (dot_ && flags_.output && !prints_output(flags_) && format_of(*flags_.output).empty() &&
         std::filesystem::path(*flags_.output).has_extension()) {
-      refuse("cli.flags", fmt::format("{} says no kind of drawing", escaped(*flags_.output)),
+      refuse("cli.flags", fmt::format("{} does not end in a known kind of drawing", escaped(*flags_.output)),
              {"A name that ends in .svg, .png or .pdf is drawn by Graphviz; .dot and .gv hold the graph as text."});
     }
     if (!dot_ && flags_.output && !format_of(*flags_.output).empty()) {
-      refuse("cli.flags", fmt::format("{} would be no picture", escaped(*flags_.output)),
+      refuse("cli.flags", fmt::format("{} would not be a picture without --dot", escaped(*flags_.output)),
              {"--dot draws a model, cluster, fabric, plan or program."});
     }
   }

@@ -17,6 +17,7 @@
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
 #include "cli/wrapping.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
 #include "core/program/op_count.hpp"
 #include "core/record/chrome_trace.hpp"
@@ -79,34 +80,35 @@ class SimulateVerb final : public Verb {
     c.option("--on", jobs_.cluster,
              "jobs side by side on this cluster, whose links they share: a name or a .toml file");
     c.option("--nodes", jobs_.placement.nodes,
-             "with --on: nodes of each job, as 0-3/4,6; default: one after the other");
+             "with --on: nodes of each job, as 0-3/4,6; default: the jobs lie one after the other");
     c.option("--on-gpus", jobs_.placement.gpus, "with --on: GPUs of each job, as 0-3/4-7");
-    c.flag("--interleave", jobs_.placement.interleave, "with --on: nodes in turn");
-    c.option("--steps", jobs_.steps, "with --on: steps that each job ends at least; the first does not count",
+    c.flag("--interleave", jobs_.placement.interleave, "with --on: deal the nodes to the jobs in turn");
+    c.option("--steps", jobs_.steps, "with --on: least number of steps of each job; the first does not count",
              {1, 10'000});
-    c.option("--cluster", cluster_, "in place of the plan's: a name or a .toml file");
+    c.option("--cluster", cluster_, "cluster in place of the plan's: a name or a .toml file");
     c.option("--trace", trace_, "write the timeline here; opens in Perfetto (ui.perfetto.dev)");
-    c.option("--log", log_, "write what happens here, as orrery run --log does; of the ranks that --ranks says");
+    c.option("--log", log_, "write a log of events here, as orrery run --log does, for the ranks that --ranks names");
     c.choice("--ranks", ranks_, {"auto", "all", "classes"},
              "ranks in the trace; auto: all up to 200000 ops, then one rank of each stage");
     c.flag("--large", large_, "write a timeline of more than 2 GB");
     c.flag("--critical-path", critical_path_,
            "the ops that decide how long the step takes, and what faster ones would bring");
     c.option("--noise", noise_, "spread of random delays of ops, relative");
-    c.option("--stragglers", stragglers_, "so many ranks, drawn by seed, compute slower");
-    c.option("--slowdown", slowdown_, "the compute of stragglers takes so many times as long");
-    c.option("--slow-gpus", slow_gpus_, "GPUs of the cluster whose compute takes so many times as long, as 3,8-15=1.3");
+    c.option("--stragglers", stragglers_, "number of ranks, drawn by seed, that compute slower");
+    c.option("--slowdown", slowdown_, "factor by which the compute of stragglers takes longer");
+    c.option("--slow-gpus", slow_gpus_, "GPUs of the cluster that compute slower, and the factor, as 3,8-15=1.3");
     c.flag("--expand", expand_, "simulate every rank, not one of each class of ranks that behave alike");
     c.option("--fabric", fabric_, "let communications share the links of this fabric: a name or a .toml file");
     c.option("--draw", draw_,
              "draw the fabric here (.svg, .png, .pdf, .dot), its links coloured by load; with --fabric or --on");
-    c.option("--routes", routes_,
-             "of several ways through the fabric: by-destination (the default), hashed, rail-local");
+    c.option(
+        "--routes", routes_,
+        "which of several ways a message takes through the fabric: by-destination (the default), hashed, rail-local");
     c.option("--fail", faults_.fail,
              "a link or switch of the fabric that has failed, as \"leaf 0 -- spine 1\"; may be given again");
     c.option("--degrade", faults_.degrade,
              "a link and the share of its bandwidth that is left, as \"leaf 0 -- spine 1=0.5\"");
-    c.option("--seed", seed_, "of the random delays, the stragglers and hashed routes",
+    c.option("--seed", seed_, "seed of the random delays, the stragglers and hashed routes",
              {0, std::numeric_limits<std::uint64_t>::max()});
     declare_allocator(c, flags_);
     declare_machine(c, flags_);
@@ -123,11 +125,13 @@ class SimulateVerb final : public Verb {
   }
 
   int run() override {
-    if (!(noise_ >= 0.0 && noise_ <= 10.0)) refuse("cli.noise", "--noise is from 0 to 10");
-    if (!(slowdown_ >= 1.0 && slowdown_ <= 1000.0)) refuse("cli.slowdown", "--slowdown is from 1 to 1000");
+    if (!(noise_ >= 0.0 && noise_ <= 10.0))
+      refuse("cli.noise", fmt::format("--noise is {}; it must be from 0 to 10", noise_));
+    if (!(slowdown_ >= 1.0 && slowdown_ <= 1000.0))
+      refuse("cli.slowdown", fmt::format("--slowdown is {}; it must be from 1 to 1000", slowdown_));
     if (jobs_.cluster) return run_jobs();
     if (plans_.size() > 1) {
-      refuse("cli.jobs", fmt::format("{} plans, and no cluster for them", plans_.size()),
+      refuse("cli.jobs", fmt::format("there are {} plans, but no cluster for them", plans_.size()),
              {"--on CLUSTER plays them side by side on it."});
     }
     if (jobs_.placement.nodes || jobs_.placement.gpus || jobs_.placement.interleave ||
@@ -268,7 +272,7 @@ class SimulateVerb final : public Verb {
   int run_jobs() {
     if (critical_path_) refuse("cli.jobs", "--critical-path goes with one plan, without --on");
     if (log_) refuse("cli.jobs", "--log goes with one plan, without --on");
-    if (cluster_) refuse("cli.jobs", "--on and --cluster say two things");
+    if (cluster_) refuse("cli.jobs", "--on and --cluster contradict each other");
     if (ranks_ != "auto" || large_)
       refuse("cli.jobs", "the timeline of jobs has one rank of each class: no --ranks or --large");
     jobs_.plans = plans_;
@@ -306,7 +310,7 @@ class SimulateVerb final : public Verb {
       details.push_back(fmt::format("--ranks classes writes one rank of each pipeline stage: about {}.",
                                     short_text(Bytes::of(chrome_trace_size(program, false)))));
     }
-    details.push_back("--large writes it all the same.");
+    details.push_back("--large writes it anyway.");
     refuse(
         "cli.trace-size",
         fmt::format("the timeline of {} would take about {}",

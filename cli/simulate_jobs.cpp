@@ -10,6 +10,7 @@
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
+#include "core/base/counted.hpp"
 #include "core/base/random.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
@@ -87,7 +88,7 @@ ClusterSpec sized_cluster(const JobsRequest& request, const CommonFlags& flags, 
   }
   if (needed > cluster->devices()) {
     refuse("cli.jobs",
-           fmt::format("{} has {} here, and the jobs reach up to GPU {}", escaped(cluster->name),
+           fmt::format("{} has {} here, but the jobs reach up to GPU {}", escaped(cluster->name),
                        counted(cluster->devices(), "GPU"), needed - 1),
            {"--gpus N says how many it has; with --fabric it has those of the fabric."});
   }

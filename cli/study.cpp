@@ -112,7 +112,7 @@ class StudyVerb final : public Verb {
     if (!name_) return list();
     refuse_standard_output("--svg", svg_);
     if (svg_ && std::filesystem::path(*svg_).extension() != ".svg") {
-      refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is none", escaped(*svg_)));
+      refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is not one", escaped(*svg_)));
     }
     if (svg_) require_folder(*svg_);
     std::optional<Ticker> ticker(std::in_place, "study");

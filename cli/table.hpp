@@ -23,9 +23,6 @@ class Table {
   std::vector<std::vector<std::string>> rows_;  ///< the first is the header
 };
 
-/// A number with its noun, "1 node", "8 nodes"; `many` gives a plural that does not end in "s".
-[[nodiscard]] std::string counted(std::uint64_t count, std::string_view one, std::string_view many = "");
-
 /// Characters of UTF-8 text.
 [[nodiscard]] std::size_t display_width(std::string_view text);
 

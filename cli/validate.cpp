@@ -105,13 +105,14 @@ class ValidateVerb final : public Verb {
     c.positional("RUNS.csv", table_, "a table of measured runs; without it, the shipped one");
     c.flag("--collectives", collectives_, "measured collectives instead of runs: the table named, or the shipped one");
     c.flag("--here", here_, "plans trained on this machine's cores instead: simulated beside measured steps");
-    c.option("--plans", request_.plans, "with --here: so many, drawn by --seed", {1, 1000});
-    c.option("--seed", request_.seed, "with --here: of the drawn plans",
+    c.option("--plans", request_.plans, "with --here: number of plans, drawn by --seed", {1, 1000});
+    c.option("--seed", request_.seed, "with --here: seed of the drawn plans",
              {0, std::numeric_limits<std::uint64_t>::max()});
-    c.option("--rounds", request_.rounds, "with --here: times that each plan runs, all in turn", {1, 100});
+    c.option("--rounds", request_.rounds, "with --here: number of times that each plan runs; all take turns", {1, 100});
     c.option("--calibration", flags_.calibration,
              "with --here: constants of this machine's cores; without it they are measured first");
-    c.choice("--by", by_, {"none", "gpu", "source", "precision", "framework"}, "errors for each of these, too");
+    c.choice("--by", by_, {"none", "gpu", "source", "precision", "framework"},
+             "give the errors for each of these, too");
     c.option("--svg", svg_, "draw predicted over measured into this file");
     declare_output(c, flags_, "write the comparison here, as JSON");
     c.examples(
@@ -127,9 +128,9 @@ class ValidateVerb final : public Verb {
   int run() override {
     if (here_) {
       if (collectives_ || table_ || svg_ || by_ != "none") {
-        refuse("cli.flags", "--here runs its own plans: it goes with no table, --collectives, --by or --svg");
+        refuse("cli.flags", "--here runs its own plans: it does not go with a table, --collectives, --by or --svg");
       }
-      if (request_.plans == 0 || request_.rounds == 0) refuse("cli.flags", "--plans and --rounds are at least 1");
+      if (request_.plans == 0 || request_.rounds == 0) refuse("cli.flags", "--plans and --rounds must be at least 1");
       return validate_here(flags_, request_);
     }
     if (flags_.calibration || request_ != HereRequest{}) {
@@ -145,7 +146,7 @@ class ValidateVerb final : public Verb {
     keep_apart(table, {flags_.output, svg_});
     refuse_standard_output("--svg", svg_);
     if (svg_ && std::filesystem::path(*svg_).extension() != ".svg") {
-      refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is none", escaped(*svg_)));
+      refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is not one", escaped(*svg_)));
     }
     require_output(flags_);
     if (svg_) require_folder(*svg_);

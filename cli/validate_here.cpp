@@ -239,7 +239,7 @@ Calibration read_for_here(const std::string& file) {
   std::optional<Calibration> read = read_calibration(file, d);
   require_none(d);
   if (read->device != "cpu-core") {
-    refuse("cli.calibration", fmt::format("{} is of {}, not of this machine's cores", file, read->device));
+    refuse("cli.calibration", fmt::format("{} is for {}, not for this machine's cores", file, read->device));
   }
   return *read;
 }

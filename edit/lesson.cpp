@@ -44,7 +44,7 @@ void read_which(TomlTable& table, LessonQuestion& q) {
     option.finish();
   }
   if (q.options.size() < 2) {
-    table.error("option", "lesson.question", "a question of which has two options at least",
+    table.error("option", "lesson.question", "a question of kind \"which\" needs at least two options",
                 {fmt::format("It has {}.", q.options.size())});
   }
 }
@@ -58,7 +58,8 @@ void read_number(TomlTable& table, LessonQuestion& q) {
 void read_reach(TomlTable& table, LessonQuestion& q) {
   const bool least = table.has("at_least"), most = table.has("at_most");
   if (least == most) {
-    table.error("kind", "lesson.question", "a plan to be reached has one bound", {"Write at_most or at_least."});
+    table.error("kind", "lesson.question", "a question of kind \"reach\" needs exactly one bound",
+                {"Write at_most or at_least."});
     return;
   }
   q.most = least;
@@ -119,7 +120,8 @@ std::optional<Lesson> parse_lesson(std::string text, const std::filesystem::path
     if (auto question = table.table("question", Need::optional)) step.question = read_question(*question);
     table.finish();
   }
-  if (out.steps.empty()) root->error("step", "lesson.question", "a lesson has a step at least", {"Write [[step]]."});
+  if (out.steps.empty())
+    root->error("step", "lesson.question", "a lesson needs at least one step", {"Write [[step]]."});
   root->finish();
   return d.size() == before ? std::optional(std::move(out)) : std::nullopt;
 }

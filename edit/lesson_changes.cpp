@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "core/base/counted.hpp"
 #include "core/base/nearest.hpp"
 #include "planner/move.hpp"
 
@@ -33,7 +34,7 @@ std::optional<LessonChange> plan_change(const std::string& text, std::string& wh
     for (const std::string& name : words) {
       const auto axis = axis_named(name);
       if (!axis) {
-        why = fmt::format("no axis is named \"{}\": there are {}", name, plan_axes_text());
+        why = fmt::format("no axis is named \"{}\"; the axes are {}", name, plan_axes_text());
         return std::nullopt;
       }
       out.order.push_back(*axis);
@@ -44,9 +45,9 @@ std::optional<LessonChange> plan_change(const std::string& text, std::string& wh
   const std::vector<std::string> keys = keys_of_dimensions();
   const bool known = std::find(keys.begin(), keys.end(), key) != keys.end();
   if (!known || words.size() != 1) {
-    why = !known ? fmt::format("nothing that a lesson turns is named \"{}\"; nearest: {}", key,
-                               fmt::join(nearest(key, keys, 2), ", "))
-                 : fmt::format("\"{}\" is not a key and its value, as in \"mesh.tensor 4\"", text);
+    why = !known
+              ? fmt::format("a lesson cannot change \"{}\"; nearest: {}", key, fmt::join(nearest(key, keys, 2), ", "))
+              : fmt::format("\"{}\" is not a key and its value, as in \"mesh.tensor 4\"", text);
     return std::nullopt;
   }
   out.dimension = dimension_named(key);
@@ -70,7 +71,8 @@ std::optional<PlannedRun> with_swapped_devices(PlannedRun run, std::uint32_t one
                                                std::string& why) {
   const std::uint64_t devices = run.cluster->devices();
   if (one >= devices || other >= devices) {
-    why = fmt::format("the plan's cluster has {} devices, and this is number {}", devices, std::max(one, other));
+    why = fmt::format("the plan's cluster has {}, but this is number {}", counted(devices, "device"),
+                      std::max(one, other));
     return std::nullopt;
   }
   std::vector<std::uint32_t>& placement = run.plan.placement;
@@ -105,7 +107,7 @@ std::optional<PlannedRun> with_changes(PlannedRun run, const std::vector<LessonC
   }
   for (const LessonChange& c : changes) {
     if (c.dimension && c.dimension->get(run) != c.value) {
-      why = fmt::format("{} {} is undone by a change after it", c.dimension->key, text_of(*c.dimension, c.value));
+      why = fmt::format("a later change undoes {} {}", c.dimension->key, text_of(*c.dimension, c.value));
       return std::nullopt;
     }
   }

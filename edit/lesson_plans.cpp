@@ -29,7 +29,7 @@ std::size_t try_lesson_plans(const Lesson& lesson, const PlannedRun& start, Diag
     ++tried;
     if (!run) {
       d.error_at(lesson.origin, first_refused(from, changes), "lesson.change",
-                 fmt::format("step {}: {} cannot be: {}", number, what, why));
+                 fmt::format("step {}: {} is not valid: {}", number, what, why));
     }
     return run;
   };

@@ -196,7 +196,7 @@ const PlannedRun* Turner::turned(const Dimension& d, std::uint64_t value, std::s
   if (!put(run_, d, value, reason) || !settle(from_, run_, &d, reason, table_)) return nullptr;
   // What mends a rule must not undo the wish.
   if (d.get(run_) != value) {
-    reason = fmt::format("What follows from {} {} undoes it.", d.key, text_of(d, value));
+    reason = fmt::format("A consequence of {} {} undoes it.", d.key, text_of(d, value));
   } else if (value != d.usual && value != d.get(from_) && !applies(d, run_)) {
     reason = fmt::format("{} {} makes no difference to this plan.", d.key, text_of(d, value));
   } else {

@@ -112,10 +112,11 @@ SearchLimits limits_of(std::string_view text, Diagnostics& out, Dimensions table
     }
     std::sort(words.begin(), words.end());
     words.erase(std::unique(words.begin(), words.end()), words.end());
-    out.error("cli.only", fmt::format("--only does not know \"{}\"", setting),
-              {fmt::format("It takes KEY=VALUE,VALUE for: {}.", fmt::join(words, ", ")),
-               "Values are those of plan files: tensor=8 pp=2 tensor=1d,2d zero=0,1 schedule=1f1b,zb-v context=off.",
-               "Separate settings by spaces."});
+    out.error(
+        "cli.only", fmt::format("--only does not know \"{}\"", setting),
+        {fmt::format("It takes KEY=VALUE,VALUE for: {}.", fmt::join(words, ", ")),
+         "Values are written as in plan files: tensor=8 pp=2 tensor=1d,2d zero=0,1 schedule=1f1b,zb-v context=off.",
+         "Separate settings by spaces."});
   }
   return limits;
 }

@@ -33,8 +33,8 @@ std::optional<CalibrationChoice> constants_of(const PriceWishes& wishes, const L
   if (!read) return std::nullopt;
   // Calibrations name a device by its display name or by its file.
   if (read->device != device.name && read->device != device.calibration) {
-    d.error("cli.calibration", fmt::format("the calibration is of another device ({})", origin),
-            {fmt::format("It is of {}; the cluster has {}.", read->device, device.name)});
+    d.error("cli.calibration", fmt::format("the calibration is for another device ({})", origin),
+            {fmt::format("It is for {}; the cluster has {}.", read->device, device.name)});
     return std::nullopt;
   }
   return CalibrationChoice{std::move(*read), std::move(origin), {}};

@@ -60,7 +60,7 @@ class Checks {
   }
   void domains(const R& row) {
     if (!row.gpus || !row.domains || (*row.gpus % *row.domains == 0 && *row.gpus >= *row.domains)) return;
-    error("runs.domains", fmt::format("{} GPUs do not fill {} domains alike", *row.gpus, *row.domains),
+    error("runs.domains", fmt::format("{} GPUs do not divide equally among {} domains", *row.gpus, *row.domains),
           "A domain is what NVLink joins: a board, or a rack of boards.");
   }
 

@@ -80,8 +80,8 @@ void add_bands(CollectiveValidation& v) {
 CollectivePrediction predict(const MeasuredCollective& row, const LinkCurves& curves) {
   if (row.notes.starts_with("SHARED")) return {{}, "ranks share a GPU, and no link joins them"};
   if (const auto cell = missing(row)) return {{}, fmt::format("not published: {}", *cell)};
-  if (*row.gpus < 2) return {{}, "a single GPU has nobody to talk to"};
-  if (*row.gpus > 1000000) return {{}, "more GPUs than are priced"};
+  if (*row.gpus < 2) return {{}, "a single GPU has no partner"};
+  if (*row.gpus > 1000000) return {{}, "there are more GPUs than the 1000000 that are priced"};
   const auto curve = curves.find(row.curve);
   if (curve == curves.end()) return {{}, fmt::format("no file of constants is called \"{}\"", row.curve)};
   const auto at = std::find(generation_names().begin(), generation_names().end(), row.generation);

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/base/counted.hpp"
 #include "core/base/nearest.hpp"
 #include "validate/csv.hpp"
 
@@ -131,7 +132,8 @@ class CsvTable {
       Row run;
       if (row.size() != header.size()) {
         error(row.front().at, "runs.cells", "a row does not have a cell for each column",
-              {fmt::format("It has {} cells; the first row names {} columns.", row.size(), header.size()),
+              {fmt::format("It has {}; the first row names {}.", counted(row.size(), "cell"),
+                           counted(header.size(), "column")),
                "A text with a comma stands in quotes."});
         return run;
       }
@@ -159,8 +161,9 @@ class CsvTable {
       std::uint64_t value = 0;
       const auto [end, fault] = std::from_chars(cell.text.data(), cell.text.data() + cell.text.size(), value);
       if (fault != std::errc{} || end != cell.text.data() + cell.text.size() || value < 1 || value > most) {
-        error(cell.at, "runs.number", fmt::format("{} is no count", name),
-              {fmt::format("It is \"{}\"; a whole number from 1 to {} is wanted, or an empty cell.", cell.text, most)});
+        error(
+            cell.at, "runs.number", fmt::format("{} is not a count", name),
+            {fmt::format("It is \"{}\"; it must be a whole number from 1 to {}, or an empty cell.", cell.text, most)});
         return;
       }
       into = value;
@@ -170,8 +173,8 @@ class CsvTable {
       double value = 0.0;
       const auto [end, fault] = std::from_chars(cell.text.data(), cell.text.data() + cell.text.size(), value);
       if (fault != std::errc{} || end != cell.text.data() + cell.text.size() || !(value > 0.0 && value <= 1e15)) {
-        error(cell.at, "runs.number", fmt::format("{} is no measured figure", name),
-              {fmt::format("It is \"{}\"; a number above 0 is wanted, or an empty cell.", cell.text)});
+        error(cell.at, "runs.number", fmt::format("{} is not a measured figure", name),
+              {fmt::format("It is \"{}\"; it must be a number above 0, or an empty cell.", cell.text)});
         return;
       }
       into = value;

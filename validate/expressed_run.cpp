@@ -48,7 +48,7 @@ class Expression {
     framework_ = framework_of(run_);
     if (framework_ == nullptr) {
       return refuse(run_.framework.empty() ? "not published: framework"
-                                           : fmt::format("no rule says what {} does", run_.framework));
+                                           : fmt::format("there is no rule for the framework {}", run_.framework));
     }
     switch (trained_weights(run_)) {
       case TrainedWeights::all: break;
@@ -90,8 +90,8 @@ class Expression {
     data_ = run_.dp.value_or(*run_.gpus / inner);
     chunks_ = run_.vp.value_or(usual_chunks());
     if (data_ >= 1 && inner * data_ == *run_.gpus) return true;
-    return refuse(fmt::format("tp {} x pp {} x cp {} x dp {} is not the {} GPUs", tensor_, pipeline_, context_, data_,
-                              *run_.gpus));
+    return refuse(fmt::format("tp {} x pp {} x cp {} x dp {} does not give the {} GPUs", tensor_, pipeline_, context_,
+                              data_, *run_.gpus));
   }
 
   /// Chunks of a pipeline rank where their number is not published.
@@ -108,7 +108,7 @@ class Expression {
     std::uint64_t shared = data_;  // ranks that share the states
     if (sharding->group > 0 && sharding->group < data_) {
       if (data_ % sharding->group != 0) {
-        return refuse(fmt::format("{} ranks share the states, and dp is {}", sharding->group, data_));
+        return refuse(fmt::format("{} ranks share the states, but dp is {}", sharding->group, data_));
       }
       shared = sharding->group;
     }
@@ -137,7 +137,7 @@ class Expression {
     const std::uint64_t layers = out_.run->model.layers;
     std::vector<std::uint32_t> stages = dealt_layers(layers, pipeline_ * chunks_);
     if (stages.empty()) {
-      return refuse(fmt::format("{} layers cannot be dealt to {} stages", layers, pipeline_ * chunks_));
+      return refuse(fmt::format("{} layers cannot be divided among {} stages", layers, pipeline_ * chunks_));
     }
     plan.stage_layers = std::move(stages);
     plan.attention = framework_->attention;

@@ -40,7 +40,7 @@ bool set_family(ModelSpec& m, const std::string& activation) {
 }
 
 std::string head_width_unknown(const ModelSpec& m) {
-  return fmt::format("hidden {} is no multiple of heads {}, and the head width is not published", m.hidden, m.heads);
+  return fmt::format("hidden {} is not a multiple of heads {}, and the head width is not published", m.hidden, m.heads);
 }
 
 std::string no_expert_shapes(const MeasuredRun& run) {

@@ -151,9 +151,9 @@ std::optional<Software> software_of(std::string_view name, const std::vector<Cos
   if (cores || !calibration.machine.empty()) {
     if (!out.chosen) return out;
     refuse(d, name,
-           cores ? "is of GPUs, and the cluster's devices are CPU cores"
-                 : fmt::format("goes with shipped constants, and these were measured on {}", calibration.machine),
-           "What is measured holds the costs of the software that ran; --software none takes it as it is.");
+           cores ? "is for GPUs, but the cluster's devices are CPU cores"
+                 : fmt::format("goes with shipped constants, but these were measured on {}", calibration.machine),
+           "Measured constants already hold the costs of the software that ran; use --software none.");
     return std::nullopt;
   }
   const CostLabels labels = program != nullptr ? labels_of(*program, calibration.name, precision) : CostLabels{};

@@ -121,7 +121,7 @@ void TomlTable::error(std::string_view key, std::string code, std::string messag
 }
 
 void TomlTable::wrong_type(std::string_view key, std::string_view wanted, const TomlNode& node) {
-  error(key, "file.type", fmt::format("{} is {}, but {} is wanted", path(key), kind_of(node), wanted));
+  error(key, "file.type", fmt::format("{} is {}, but must be {}", path(key), kind_of(node), wanted));
 }
 
 void TomlTable::out_of_range(std::string_view key, const std::string& value, const std::string& allowed) {
@@ -208,7 +208,7 @@ bool TomlTable::read_quantity(std::string_view key, Q& into, Limits<Q> limits, N
     // Numbers without quotes have no unit: say what a good value looks like.
     parse_quantity("0", value, problem);
     const std::string example = problem.substr(problem.find('"'));
-    error(key, "file.unit", fmt::format("{} is {}, but a quantity in quotes is wanted", path(key), kind_of(*node)),
+    error(key, "file.unit", fmt::format("{} is {}, but must be a quantity in quotes", path(key), kind_of(*node)),
           {fmt::format("Write for example {}.", example)});
     return false;
   }

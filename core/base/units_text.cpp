@@ -95,7 +95,7 @@ std::optional<double> parse(std::string_view text, std::span<const Unit> units, 
     }
     end = stop;
   } else {
-    problem = fmt::format("a number and a unit are wanted, for example \"{}\"", example);
+    problem = fmt::format("a number and a unit are needed, for example \"{}\"", example);
     return std::nullopt;
   }
   const std::string_view unit = trim(text.substr(static_cast<std::size_t>(end - text.data())));
@@ -105,7 +105,7 @@ std::optional<double> parse(std::string_view text, std::span<const Unit> units, 
   }
   const auto found = std::find_if(units.begin(), units.end(), [&](const Unit& u) { return u.name == unit; });
   if (found == units.end()) {
-    problem = fmt::format("the unit is none of {}", names_of(units));
+    problem = fmt::format("the unit must be one of {}", names_of(units));
     return std::nullopt;
   }
   const double value = scaled(number, *found);

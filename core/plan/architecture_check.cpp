@@ -23,37 +23,38 @@ struct Check {
 
   void latent() const {
     if (plan.tensor != TensorAlgorithm::three_d) return;
-    error("plan.tensor", "architecture-tensor", "3d tensor parallelism is of no use with latent attention",
-          {fmt::format("Its products move sequences from rows to columns; the narrow vectors of {}, whole on every "
-                       "rank of a row,",
+    error("plan.tensor", "architecture-tensor", "latent attention gains nothing from 3d tensor parallelism",
+          {fmt::format("3d products move sequences from rows to columns. The narrow vectors of {} are whole on every "
+                       "rank of a row:",
                        name()),
-           "would be gathered over both, many times what 2.5d moves of them, and nothing would be smaller for it.",
+           "they would be gathered over both, many times what 2.5d moves of them, and no tensor would be smaller.",
            "Nearest valid: tensor = \"2.5d\"."});
   }
 
   void image() const {
     if (const std::uint32_t n = plan.mesh.size(Axis::context); n != 1) {
-      error("mesh.context", "architecture-context", "a context axis does not cut a vision transformer",
-            {fmt::format("context is {}; {} is one.", n, name()),
-             "Its ranks do the same ops on equal parts, and only the first part would have the class token.",
-             "Set context to 1 in [mesh], or raise data or tensor."});
+      error(
+          "mesh.context", "architecture-context", "a vision transformer cannot be cut along a context axis",
+          {fmt::format("context is {}; {} is a vision transformer.", n, name()),
+           "All ranks of the axis do the same ops on equal parts, but only the first part would have the class token.",
+           "Set context to 1 in [mesh], or raise data or tensor."});
     }
     const std::uint64_t tokens = patch_count(*m.image) + 1;
     if (workload.sequence_length != tokens) {
-      error("workload.sequence", "image-sequence", "the sequence is not the class token and the patches of an image",
+      error("workload.sequence", "image-sequence", "the sequence is not the class token plus the patches of an image",
             {fmt::format("sequence is {}; an image of {} x {} has {} patches of {} x {}.", workload.sequence_length,
                          m.image->size, m.image->size, tokens - 1, m.image->patch, m.image->patch),
              fmt::format("Set sequence to {}.", tokens)});
     }
     const std::uint64_t t = plan.mesh.size(Axis::tensor), width = patch_width(*m.image);
     if (plan.tensor == TensorAlgorithm::one_d && t > 0 && width % t != 0) {
-      error("mesh.tensor", "tensor-patch", "the tensor size does not divide the numbers of a patch",
-            {fmt::format("A patch has {0}, and {0} / {1} leaves {2}.", width, t, width % t),
+      error("mesh.tensor", "tensor-patch", "the tensor size does not divide the values of a patch",
+            {fmt::format("A patch has {0} values, and {0} / {1} leaves {2}.", width, t, width % t),
              nearest_divisors(std::gcd(width, std::gcd(m.heads, m.ffn)), t, "tensor sizes")});
     }
     if (!workload.data.empty()) {
       error("workload.data", "image-data", "a vision transformer is not trained on text",
-            {fmt::format("{} takes images, which are made up.", name()), "Leave data out."});
+            {fmt::format("{} takes images, and these are made up.", name()), "Leave data out."});
     }
   }
 };

@@ -48,7 +48,7 @@ void check_size(const CheckContext& c) {
   const std::uint64_t smallest = (least + unit - 1) / unit * unit;
   if (bytes < static_cast<double>(least)) {
     c.error("plan.parameter_chunk", "chunk-tensor", "a parameter tensor does not fit into a chunk",
-            {fmt::format("The largest of a layer takes {} bytes of a rank; parameter_chunk is {}.", least,
+            {fmt::format("The largest tensor of a layer takes {} bytes on a rank; parameter_chunk is {}.", least,
                          exact_text(*c.plan.parameter_chunk)),
              fmt::format("Nearest valid: \"{} B\".", smallest)});
     return;
@@ -56,7 +56,7 @@ void check_size(const CheckContext& c) {
   const double units = bytes / static_cast<double>(unit);
   if (bytes > 0x1p53 || units != static_cast<double>(static_cast<std::uint64_t>(units))) {
     const auto below = static_cast<std::uint64_t>(std::min(bytes, 0x1p53)) / unit * unit;
-    c.error("plan.parameter_chunk", "chunk-parts", "a chunk is not cut into equal parts of whole parameters",
+    c.error("plan.parameter_chunk", "chunk-parts", "a chunk does not divide into equal parts of whole parameters",
             {fmt::format("{} ranks share it, a weight takes {} bytes, and parameter_chunk is {}.", sharing, element,
                          exact_text(*c.plan.parameter_chunk)),
              fmt::format("Nearest valid: \"{} B\".", std::max(below, smallest))});
@@ -70,25 +70,26 @@ void check_parameter_chunk(const Plan& plan, const ModelSpec& model, const Workl
   const std::string key = "plan.parameter_chunk";
   if (plan.parameter_chunk == Bytes()) return;
   if (plan.zero_stage != 3 || shard_axes_of(plan).empty()) {
-    c.error(key, "chunk-zero", "chunks are of weights that are gathered, and none are",
+    c.error(key, "chunk-zero", "parameter_chunk is set, but no weights are gathered",
             {fmt::format("zero_stage is {}, and {} share weights.", plan.zero_stage,
                          shard_axes_of(plan).empty() ? "no ranks" : "ranks"),
              "Set zero_stage to 3 with data or context of 2 or more, or leave out parameter_chunk."});
     return;
   }
   if (!plan.reshard_after_forward) {
-    c.error(key, "chunk-kept", "weights that are kept leave their memory to no gradients",
+    c.error(key, "chunk-kept", "weights that stay after the forward pass leave no memory for gradients",
             {"reshard_after_forward is false.", "Set reshard_after_forward to true, or leave out parameter_chunk."});
   }
   if (splits_backward(plan)) {
-    c.error(key, "chunk-split", "behind a split backward pass weights are gone before their gradients are made",
-            {fmt::format("schedule is {}; gradients take over the memory of weights.", name_of(plan.schedule)),
-             "Take a schedule that keeps the backward pass whole, such as 1f1b or interleaved, or leave out "
-             "parameter_chunk."});
+    c.error(
+        key, "chunk-split", "a split backward pass frees weights before their gradients are made",
+        {fmt::format("schedule is {}; in chunks, gradients take over the memory of weights.", name_of(plan.schedule)),
+         "Take a schedule that keeps the backward pass whole, such as 1f1b or interleaved, or leave out "
+         "parameter_chunk."});
   }
   if (gradient_dtype(workload) != weight_dtype(workload)) {
     const std::string_view weights = name_of(weight_dtype(workload)), gradients = name_of(gradient_dtype(workload));
-    c.error(key, "chunk-gradients", "gradients take over the memory of weights of their own type alone",
+    c.error(key, "chunk-gradients", "gradients can take over the memory of weights only if both have the same type",
             {fmt::format("Weights are {}, and gradients {}.", weights, gradients),
              fmt::format("Set gradient_dtype to {} in [workload], or leave out parameter_chunk.", weights)});
   }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/schedule_rules.hpp"
@@ -98,7 +99,7 @@ bool read_header(std::string_view line, std::uint32_t number_of_line, Page& page
   const std::vector<std::string> form{fmt::format("Its first line is: {} {}", word, order_schema)};
   if (!line.starts_with(word) || line.size() == word.size() ||
       (line[word.size()] != ' ' && line[word.size()] != '\t')) {
-    page.wrong(number_of_line, 0, "order.schema", "this is no order of actions", form);
+    page.wrong(number_of_line, 0, "order.schema", "this is not an order of actions", form);
     return false;
   }
   std::size_t at = line.find_first_not_of(" \t", word.size());
@@ -138,9 +139,10 @@ std::optional<Rows> read_rows(Page& page) {
         a->offset = at;
         row.push_back(*a);
       } else {
-        page.wrong(number_of_line, at, "order.action", fmt::format("\"{}\" is no action", escaped(token.substr(0, 40))),
-                   {fmt::format("An action is STAGE, one of F B I W, MICROBATCH, such as 0F0; stages are below {}, "
-                                "microbatches below {}.",
+        page.wrong(number_of_line, at, "order.action",
+                   fmt::format("\"{}\" is not an action", escaped(token.substr(0, 40))),
+                   {fmt::format("An action is a stage, one of F B I W, and a microbatch, such as 0F0; stages are below "
+                                "{}, microbatches below {}.",
                                 stage_limit, plan_size_limit)});
         if (page.full()) return std::nullopt;
       }
@@ -148,7 +150,7 @@ std::optional<Rows> read_rows(Page& page) {
     }
   }
   if (!header) {
-    page.wrong(0, 0, "order.schema", "this is no order of actions",
+    page.wrong(0, 0, "order.schema", "this is not an order of actions",
                {fmt::format("Its first line is: {} {}", word, order_schema)});
     return std::nullopt;
   }
@@ -200,10 +202,10 @@ std::optional<StageMap> map_of(const Rows& rows, Page& page) {
     }
   }
   if (stages == 0 || stages % ranks != 0) {
-    page.wrong(
-        highest != nullptr ? highest->line : 0, highest != nullptr ? highest->offset : 0, "order.stages",
-        "the stages do not lie evenly on the ranks",
-        {fmt::format("There are {} stages and {} lines of ranks; every rank has as many stages.", stages, ranks)});
+    page.wrong(highest != nullptr ? highest->line : 0, highest != nullptr ? highest->offset : 0, "order.stages",
+               "the stages do not divide equally among the ranks",
+               {fmt::format("The order has {} and {}; every rank needs the same number of stages.",
+                            counted(stages, "stage"), counted(ranks, "rank"))});
     return std::nullopt;
   }
   const StageMap loop{ranks, stages / ranks, StagePlacement::loop}, v{ranks, stages / ranks, StagePlacement::v};
@@ -216,10 +218,10 @@ std::optional<StageMap> map_of(const Rows& rows, Page& page) {
   }
   const Written& a = off_loop.count <= off_v.count ? *off_loop.first : *off_v.first;
   page.wrong(
-      a, "order.placement", fmt::format("stage {} is not of this rank", a.stage),
-      {stages == ranks ? fmt::format("With one stage on each rank, stage {} is of rank {}.", a.stage, a.stage)
-                       : fmt::format("Of {} stages on {} ranks, stage {} is of rank {} on a loop (s on s mod {}), "
-                                     "and of rank {} on a V (down the ranks and up again).",
+      a, "order.placement", fmt::format("stage {} does not belong to this rank", a.stage),
+      {stages == ranks ? fmt::format("With one stage on each rank, stage {} belongs to rank {}.", a.stage, a.stage)
+                       : fmt::format("With {} stages on {} ranks, stage {} belongs to rank {} on a loop (stage s on "
+                                     "rank s mod {}), and to rank {} on a V (down the ranks and up again).",
                                      stages, ranks, a.stage, loop.rank(a.stage), ranks, v.rank(a.stage))});
   return std::nullopt;
 }
@@ -250,7 +252,7 @@ void advance(const Written& a, bool split, Done& now, Page& page) {
       return;
     case 'W':
       if (now == Done::weight) {
-        wrong("order.repeated", "has its weight gradient twice", "A B holds the weight gradient too.");
+        wrong("order.repeated", "has its weight gradient twice", "An action B includes the weight gradient.");
       } else if (now != Done::backward) {
         wrong("order.weight-first", "has its weight gradient before its input gradient", behind('I'));
       } else {
@@ -342,10 +344,10 @@ void check_progress(const Rows& rows, const StageMap& map, std::uint32_t microba
              w.kind != 'W';
     };
     const Written& theirs = *std::find_if(rows[to].begin(), rows[to].end(), same);
-    details.push_back(to == rank ? fmt::format("Rank {} waits at {} for its own {}, which stands behind it.", rank,
+    details.push_back(to == rank ? fmt::format("Rank {} waits at {} for its own {}, which comes later.", rank,
                                                page.at(a), page.at(theirs))
-                                 : fmt::format("Rank {} waits at {} for {} of rank {}, behind {}.", rank, page.at(a),
-                                               page.at(theirs), to, page.at(rows[to][at[to]])));
+                                 : fmt::format("Rank {} waits at {} for {} of rank {}, which comes after {}.", rank,
+                                               page.at(a), page.at(theirs), to, page.at(rows[to][at[to]])));
     rank = to;
   } while (rank != first);
   const char* message = details.size() == 1 ? "a rank waits for itself" : "ranks wait for each other";
@@ -447,8 +449,8 @@ Diagnostics mistakes_of(const ComputeOrder& order) {
         continue;
       }
       page.wrong(
-          0, 0, "order.stages", "an action is of no chunk or no microbatch",
-          {fmt::format("It is of chunk {} and microbatch {}; chunks is {}.", a.chunk, a.microbatch, order.chunks)});
+          0, 0, "order.stages", "the chunk or the microbatch of an action is out of range",
+          {fmt::format("It has chunk {} and microbatch {}; chunks is {}.", a.chunk, a.microbatch, order.chunks)});
       return found;
     }
   }

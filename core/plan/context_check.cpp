@@ -28,7 +28,7 @@ class Check {
              "Leave inner_ring out, or set context to 4 or more."});
     }
     if (plan_.context != Plan{}.context) {
-      error("plan.context", "context-axis", "the plan says how to cut attention over the context axis, and has none",
+      error("plan.context", "context-axis", "context is set in [plan], but the mesh has no context axis",
             {fmt::format("context is \"{}\" in [plan] and 1 in [mesh].", name_of(plan_.context)),
              "Leave it out of [plan], or set context in [mesh] to 2 or more."});
     }
@@ -43,7 +43,8 @@ class Check {
       return false;
     }
     if (plan_.zigzag && s % (2 * c_) != 0) {
-      error("plan.zigzag", "zigzag-length", "the sequence has no two equal chunks for each rank of the context axis",
+      error("plan.zigzag", "zigzag-length",
+            "the sequence cannot be cut into two equal chunks for each rank of the context axis",
             {fmt::format("sequence is {}, and {} / (2 x {}) leaves {}.", s, s, c_, s % (2 * c_)),
              "Set zigzag to false, or sequence to a multiple of " + std::to_string(2 * c_) + "."});
     }
@@ -72,7 +73,7 @@ class Check {
              "Set zigzag to false, or context to ring or all_gather."});
     } else if (plan_.context == ContextAlgorithm::ring_self_attention) {
       error("plan.zigzag", "zigzag-scores", "zigzag is of no use with ring_self_attention",
-            {"Each rank makes the scores of its queries and all keys, masked or not.",
+            {"Each rank makes the scores of its queries with all keys, masked or not.",
              "Set zigzag to false, or context to ring or all_gather."});
     }
   }
@@ -91,9 +92,9 @@ class Check {
     for (std::uint64_t n = 2; n < c_; ++n) {
       if (c_ % n == 0) valid += (valid.empty() ? "" : ", ") + std::to_string(n);
     }
-    error("plan.inner_ring", "inner-ring-size", "the inner rings are no equal parts of the ring",
-          {fmt::format("inner_ring is {}, context {}.", w, c_),
-           valid.empty() ? "No size does, for nothing between divides it: leave inner_ring out."
+    error("plan.inner_ring", "inner-ring-size", "inner_ring must divide context, and be above 1 and below context",
+          {fmt::format("inner_ring is {}, and context is {}.", w, c_),
+           valid.empty() ? "Context has no such divisor: leave inner_ring out."
                          : fmt::format("Valid inner rings: {}.", valid)});
   }
 
@@ -107,13 +108,14 @@ class Check {
       case ContextAlgorithm::ring_self_attention:
         ring_size();
         if (plan_.recompute == Recompute::selective) {
-          error("plan.recompute", "context-recompute", "selective recomputation makes one kernel again",
-                {"The scores of ring self-attention are made by many, from keys that would go around once more.",
+          error("plan.recompute", "context-recompute", "selective recomputation needs attention to be one kernel",
+                {"Ring self-attention makes its scores with many kernels, and the keys would have to go around the "
+                 "ring again.",
                  "Set recompute to none or full, or context to ulysses."});
         }
         if (plan_.attention == AttentionKernel::flash) {
-          error("plan.attention", "context-scores", "ring self-attention keeps its scores",
-                {"The scores of a whole row are there before the first value comes; the flash kernel has none.",
+          error("plan.attention", "context-scores", "ring self-attention cannot use the flash kernel",
+                {"It keeps the scores of a whole row until the values come; the flash kernel keeps none.",
                  "Set attention to unfused, or context to ring."});
         }
         break;
@@ -135,7 +137,7 @@ class Check {
 
   void flash() const {
     if (plan_.attention == AttentionKernel::unfused) {
-      error("plan.attention", "context-attention", "this way to cut attention needs the flash kernel",
+      error("plan.attention", "context-attention", "this context algorithm needs the flash kernel",
             {fmt::format("context is \"{}\": local queries meet keys from other ranks.", name_of(plan_.context)),
              "Set attention to flash, or context to ulysses or ring_self_attention."});
     }
@@ -157,7 +159,7 @@ class Check {
     error("mesh.context", "ulysses-kv-heads", "the context size does not divide the key-value heads of a rank",
           {fmt::format("kv_heads {} / {} {} is {}, and {} / {} leaves {}.", model_.kv_heads, grid ? "column" : "tensor",
                        parts, heads, heads, c_, heads % c_),
-           "Ulysses cuts heads over the context axis; copies of key-value heads are not made.",
+           "Ulysses cuts heads over the context axis; it does not copy key-value heads.",
            nearest_divisors(heads, c_, "context sizes")});
   }
 

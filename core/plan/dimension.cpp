@@ -77,7 +77,7 @@ bool applies(const Dimension& d, const PlannedRun& run) { return d.applies == nu
 bool put(PlannedRun& run, const Dimension& d, std::uint64_t value, std::string& reason) {
   const std::uint64_t least = is_named(d) ? 0 : d.least, most = is_named(d) ? d.names.size() - 1 : d.most;
   if (value != d.usual && (value < least || value > most)) {
-    reason = fmt::format("{} is {}; it is from {} to {}.", d.key, value, least, most);
+    reason = fmt::format("{} is {}; it must be from {} to {}.", d.key, value, least, most);
     return false;
   }
   return value == d.get(run) || d.put(run, value, reason);  // what stands is kept to the byte
@@ -101,12 +101,12 @@ std::optional<std::uint64_t> value_named(const Dimension& d, const std::string& 
     std::uint64_t number = 0;
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (failure == std::errc{} && end == text.data() + text.size()) return number;
-    why = fmt::format("{} takes a whole number, not \"{}\"", d.key, text);
+    why = fmt::format("{} must be a whole number, not \"{}\"", d.key, text);
     return std::nullopt;
   }
   const auto at = std::find(d.names.begin(), d.names.end(), text);
   if (at != d.names.end()) return static_cast<std::uint64_t>(at - d.names.begin());
-  why = fmt::format("{} is one of {}, not \"{}\"", d.key, fmt::join(d.names, ", "), text);
+  why = fmt::format("{} must be one of {}, not \"{}\"", d.key, fmt::join(d.names, ", "), text);
   return std::nullopt;
 }
 

@@ -62,7 +62,7 @@ bool put_recomputed_layers(PlannedRun& run, std::uint64_t value, std::string& re
   }
   const std::uint32_t most = most_stage_layers(run);
   if (value > most) {
-    reason = fmt::format("A stage has {} layers at most.", most);
+    reason = fmt::format("A stage has at most {} layers.", most);
     return false;
   }
   if (value == most) return true;
@@ -149,7 +149,7 @@ std::vector<Dimension> layer_dimensions() {
        .group = DimensionGroup::memory,
        .kind = choice,
        .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Recompute"),
-       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "What is computed again in place of being kept."),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "What is computed again instead of being kept."),
        .names = recompute_names(),
        .get = plan_value<&Plan::recompute>,
        .put = put_plan<&Plan::recompute>},

@@ -30,7 +30,7 @@ bool put_axis(PlannedRun& run, std::uint64_t value, std::string&) {
 std::uint64_t tensor_ranks(const PlannedRun& run) { return size(run.plan.mesh, tensor_axes); }
 bool put_tensor_ranks(PlannedRun& run, std::uint64_t value, std::string& reason) {
   if (set_tensor(run.plan, run.plan.tensor, value)) return true;
-  reason = fmt::format("{} ranks make no {} grid.", value, name_of(run.plan.tensor));
+  reason = fmt::format("{} ranks do not form a {} grid.", value, name_of(run.plan.tensor));
   return false;
 }
 
@@ -64,7 +64,7 @@ void read_order_of_axes(const Dimension&, TomlTable& table, const std::filesyste
     const auto is_axis = [&](const MeshAxis& a) { return a.axis == *axis; };
     if (std::any_of(mesh.axes.begin(), mesh.axes.end(), is_axis)) {
       table.error("order", "plan.mesh-axis", fmt::format("the mesh lists the axis {} twice", name),
-                  {fmt::format("Each of {} stands at most once.", plan_axes_text())});
+                  {fmt::format("Each of {} may stand only once.", plan_axes_text())});
       continue;
     }
     const auto found = std::find_if(sizes.begin(), sizes.end(), is_axis);

@@ -94,7 +94,8 @@ std::vector<Dimension> run_dimensions() {
        .group = DimensionGroup::workload,
        .kind = choice,
        .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Precision"),
-       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Of weights, activations and products."),
+       .help =
+           QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "The number format of weights, activations and products."),
        .names = precision_names(),
        .usual = static_cast<std::uint64_t>(Workload{}.precision),
        .get = [](const PlannedRun& run) { return static_cast<std::uint64_t>(run.workload.precision); },

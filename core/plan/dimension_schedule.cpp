@@ -36,8 +36,8 @@ void read_times(const Dimension& d, TomlTable& table, const std::filesystem::pat
   if (times.size() == 4) {
     run.plan.action_times = {times[0], times[1], times[2], times[3]};
   } else {
-    table.error(d.word(), "plan.action-times-count", "action_times does not name four times",
-                {"They are those of forward, input gradient, weight gradient and a message."});
+    table.error(d.word(), "plan.action-times-count", "action_times needs four numbers",
+                {"They are the times of a forward pass, an input gradient, a weight gradient and a message."});
   }
 }
 void write_times(const Dimension& d, TomlWriter& out, const PlannedRun& run) {

@@ -32,7 +32,7 @@ void check_none(const Grid& g) {
     const std::string key = "mesh." + std::string(name_of(axis));
     g.error(key, "grid-axis", fmt::format("1D tensor parallelism does not use the axis {}", name_of(axis)),
             {fmt::format("{} is {}.", name_of(axis), n),
-             "Set tensor to \"2d\", \"2.5d\" or \"3d\" in [plan], or take the axis tensor."});
+             "Set tensor to \"2d\", \"2.5d\" or \"3d\" in [plan], or use the axis tensor."});
     return;
   }
 }
@@ -41,7 +41,8 @@ bool check_sides(const Grid& g) {
   const std::string name(name_of(g.plan.tensor));
   if (const std::uint32_t t = g.plan.mesh.size(Axis::tensor); t != 1) {
     g.error("mesh.tensor", "grid-tensor", fmt::format("{} tensor parallelism does not use the axis tensor", name),
-            {fmt::format("tensor is {}; its ranks are a grid along row and column.", t), "Set tensor to 1 in [mesh]."});
+            {fmt::format("tensor is {} in [mesh]; the ranks form a grid along row and column instead.", t),
+             "Set tensor to 1 in [mesh]."});
     return false;
   }
   if (g.plan.tensor == TensorAlgorithm::two_d && g.depth != 1) {
@@ -53,15 +54,13 @@ bool check_sides(const Grid& g) {
     const std::uint32_t side = std::max({g.rows, g.columns, 2U});
     const std::string key = g.rows < 2 && g.columns > 1 ? "mesh.row" : "mesh.column";
     g.error(key, "grid-square", fmt::format("{} tensor parallelism needs as many rows as columns, at least 2", name),
-            {fmt::format("row is {} and column is {}: {} ranks are no square of 2 or more.", g.rows, g.columns,
-                         std::uint64_t{g.rows} * g.columns),
+            {fmt::format("row is {} and column is {}.", g.rows, g.columns),
              fmt::format("Nearest valid: row {0}, column {0}.", side)});
     return false;
   }
   if (g.plan.tensor == TensorAlgorithm::three_d && g.depth != g.rows) {
-    g.error("mesh.depth", "grid-cube", "3d tensor parallelism needs as many layers of depth as rows and columns",
-            {fmt::format("row and column are {}, and depth is {}: {} ranks are no cube.", g.rows, g.depth,
-                         std::uint64_t{g.rows} * g.columns * g.depth),
+    g.error("mesh.depth", "grid-cube", "3d tensor parallelism needs a depth that is equal to rows and columns",
+            {fmt::format("row and column are {}, and depth is {}.", g.rows, g.depth),
              fmt::format("Nearest valid: depth {0}, row {0}, column {0}.", g.rows)});
     return false;
   }
@@ -74,7 +73,7 @@ void check_cube(const Grid& g) {
   const std::uint64_t square = std::uint64_t{g.rows} * g.rows;
   const std::uint64_t heads = m.heads * m.head_dim;
   if (m.hidden % square != 0 || m.ffn % square != 0 || heads % square != 0) {
-    g.error("mesh.row", "grid-cube-widths", "the square of the side does not divide the model's widths",
+    g.error("mesh.row", "grid-cube-widths", "the square of the side does not divide all widths of the model",
             {fmt::format("hidden is {}, heads x head_dim {}, ffn {}; each must be a multiple of {} x {}.", m.hidden,
                          heads, m.ffn, g.rows, g.rows),
              "Nearest valid: a smaller side, or tensor = \"2.5d\"."});
@@ -100,7 +99,7 @@ void check_widths(const Grid& g) {
     const std::string key = "mesh.column", code = w.code;
     g.error(key, code.c_str(), fmt::format("the side of the grid does not divide {}", w.name),
             {fmt::format("{} is {}, and {} / {} leaves {}.", w.name, w.n, w.n, q, w.n % q),
-             common < 2 ? fmt::format("hidden, heads, kv_heads and ffn have no common divisor: no grid cuts {}.",
+             common < 2 ? fmt::format("hidden, heads, kv_heads and ffn have no common divisor: no grid can cut {}.",
                                       m.name.empty() ? "the model" : m.name)
                         : nearest_divisors(common, q, "sides")});
     return;
@@ -112,7 +111,7 @@ void check_widths(const Grid& g) {
 void check_grid(const Plan& plan, const ModelSpec& model, Diagnostics& out) {
   const Grid g{plan, model, out};
   if (plan.save_gathered && plan.tensor != TensorAlgorithm::three_d) {
-    g.error("plan.save_gathered", "save-gathered", "only 3d tensor parallelism gathers operands that could be kept",
+    g.error("plan.save_gathered", "save-gathered", "save_gathered needs 3d tensor parallelism",
             {fmt::format("tensor is {}.", name_of(plan.tensor)), "Set save_gathered to false."});
   }
   if (plan.tensor == TensorAlgorithm::one_d) return check_none(g);

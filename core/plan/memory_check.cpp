@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/counted.hpp"
 #include "core/plan/check_context.hpp"
 #include "core/spec/spec_files.hpp"
 
@@ -21,15 +22,17 @@ void check_recompute_layers(const CheckContext& c) {
   const std::uint64_t stages = std::uint64_t{c.plan.mesh.size(Axis::pipeline)} * c.plan.chunks;
   const std::string key = "plan.recompute_layers";
   if (c.plan.recompute == Recompute::none) {
-    c.error(key, "recompute-layers-none", "recompute_layers counts layers, and nothing is recomputed",
+    c.error(key, "recompute-layers-none", "recompute_layers is set, but nothing is recomputed",
             {"recompute is none.", "Set recompute to full or selective, or leave out recompute_layers."});
     return;
   }
   if (counts.size() != stages) {
-    c.error(key, "recompute-layers-count", "recompute_layers does not name one number per pipeline stage",
-            {c.plan.chunks == 1 ? fmt::format("pipeline is {}; recompute_layers has {} entries.", stages, counts.size())
-                                : fmt::format("pipeline {} x chunks {} is {}; recompute_layers has {} entries.",
-                                              c.plan.mesh.size(Axis::pipeline), c.plan.chunks, stages, counts.size())});
+    c.error(key, "recompute-layers-count", "recompute_layers needs one number for each pipeline stage",
+            {c.plan.chunks == 1 ? fmt::format("pipeline is {}; recompute_layers has {}.", stages,
+                                              counted(counts.size(), "entry", "entries"))
+                                : fmt::format("pipeline {} x chunks {} is {}; recompute_layers has {}.",
+                                              c.plan.mesh.size(Axis::pipeline), c.plan.chunks, stages,
+                                              counted(counts.size(), "entry", "entries"))});
     return;
   }
   std::vector<std::uint32_t> layers;
@@ -44,16 +47,16 @@ void check_recompute_layers(const CheckContext& c) {
       even.push_back(static_cast<std::uint32_t>(c.model.layers / stages + (s < c.model.layers % stages ? 1 : 0)));
     }
     std::string sizes = fmt::format("{}", fmt::join(even, ", "));
-    c.error(
-        key, "recompute-layers-stages", "recompute_layers counts layers of stages whose sizes are left open",
-        {"stage_layers is auto.", even.size() <= 64 ? fmt::format("Set stage_layers too: [{}] is the most even.", sizes)
-                                                    : "Set stage_layers too."});
+    c.error(key, "recompute-layers-stages", "recompute_layers needs stage_layers too",
+            {"stage_layers is auto, so the number of layers of a stage is open.",
+             even.size() <= 64 ? fmt::format("Set stage_layers too: [{}] is the most even.", sizes)
+                               : "Set stage_layers too."});
     return;
   }
   for (std::size_t s = 0; s < layers.size(); ++s) {
     if (counts[s] <= layers[s]) continue;
     c.error(key, "recompute-layers", "a stage recomputes more layers than it has",
-            {fmt::format("Stage {} has {} layers; recompute_layers gives {}.", s, layers[s], counts[s]),
+            {fmt::format("Stage {} has {}; recompute_layers gives {}.", s, counted(layers[s], "layer"), counts[s]),
              fmt::format("Nearest valid: {}.", layers[s])});
     return;
   }
@@ -63,13 +66,13 @@ void check_recompute_layers(const CheckContext& c) {
 void check_tier(const CheckContext& c, const char* code, std::string_view of, OffloadTier tier,
                 const std::optional<std::uint32_t>& eighths) {
   if (tier != OffloadTier::disk || eighths != 0U) return;
-  c.error(fmt::format("plan.{}_tier", of), code, fmt::format("{0}_tier is of offloaded {0}, and there are none", of),
+  c.error(fmt::format("plan.{}_tier", of), code, fmt::format("{0}_tier is set, but no {0} are offloaded", of),
           {fmt::format("offload_{} is 0.", of), fmt::format("Set offload_{0} to 8, or leave out {0}_tier.", of)});
 }
 
 bool counts_eighths(const CheckContext& c, const char* name, const std::optional<std::uint32_t>& eighths) {
   if (eighths.value_or(8) <= 8) return true;
-  c.error(std::string("plan.") + name, "offload-eighths", fmt::format("{} counts eighths", name),
+  c.error(std::string("plan.") + name, "offload-eighths", fmt::format("{} counts eighths, and cannot be above 8", name),
           {fmt::format("{} is {}; it must be from 0 to 8.", name, *eighths), "Nearest valid: 8."});
   return false;
 }
@@ -79,13 +82,18 @@ void check_offloaded_parameters(const CheckContext& c) {
   const auto& [states, parameters] = std::tie(c.plan.offload_states, c.plan.offload_parameters);
   if (!counts_eighths(c, "offload_parameters", parameters) || parameters == 0U) return;
   if (c.plan.zero_stage == 3) {
-    c.error("plan.offload_parameters", "offload-parameters-zero", "ZeRO-3 keeps its parts of weights on the device",
-            {"A rank then holds its share of them.", "Leave out offload_parameters, or set zero_stage to 2."});
+    c.error("plan.offload_parameters", "offload-parameters-zero", "weights cannot be offloaded with ZeRO-3",
+            {"ZeRO-3 keeps a rank's share of the weights on its device.",
+             "Leave out offload_parameters, or set zero_stage to 2."});
   }
   if (parameters && states && *parameters > *states) {
-    c.error("plan.offload_parameters", "offload-parameters-states", "the host updates weights only beside their states",
-            {fmt::format("offload_parameters is {}, and offload_states is {}.", *parameters, *states),
-             fmt::format("Nearest valid: {0}, or offload_states = {1}.", *states, *parameters)});
+    c.error(
+        "plan.offload_parameters", "offload-parameters-states",
+        "more layers have offloaded weights than offloaded states",
+        {fmt::format(
+             "offload_parameters is {}, and offload_states is {}; the host updates only weights whose states it holds.",
+             *parameters, *states),
+         fmt::format("Nearest valid: {0}, or offload_states = {1}.", *states, *parameters)});
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/counted.hpp"
 #include "core/plan/nearest_plan.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/spec/routing.hpp"
@@ -21,11 +22,11 @@ class Check {
   void dense() {
     const std::uint32_t n = plan_.mesh.size(Axis::expert);
     if (n > 1) {
-      error("mesh.expert", "expert-dense", "the model has no experts to share out",
+      error("mesh.expert", "expert-dense", "the model has no experts to distribute",
             {fmt::format("expert is {}; {} is dense.", n, name()), "Leave expert out of [mesh], or raise data."});
     }
     if (workload_.routing != Routing{}) {
-      error("workload.routing", "routing-dense", "the workload routes tokens to experts, and the model has none",
+      error("workload.routing", "routing-dense", "the workload routes tokens to experts, but the model has none",
             {fmt::format("{} is dense.", name()), "Leave out [workload.routing]."});
     }
   }
@@ -47,7 +48,7 @@ class Check {
     const Axis axis = grid ? Axis::column : Axis::tensor;
     const std::uint32_t t = plan_.mesh.size(axis);
     if (m.experts % n != 0) {
-      error("mesh.expert", "expert-experts", "the expert size does not divide the experts",
+      error("mesh.expert", "expert-experts", "the expert size does not divide the number of experts",
             {fmt::format("experts is {}, and {} / {} leaves {}.", m.experts, m.experts, n, m.experts % n),
              nearest_divisors(m.experts, n, "expert sizes")});
     }
@@ -70,13 +71,13 @@ class Check {
     const Routing& r = workload_.routing;
     if (r.kind == Routing::Kind::learned && m.score_bias) {
       error("workload.routing.kind", "routing-learned", "learned routing with a score bias is not supported",
-            {fmt::format("What moves the biases of {} is no gradient, and plans have no step for it.", name()),
+            {fmt::format("No gradient moves the score biases of {}, and plans have no other step for them.", name()),
              "Set score_bias to false, or state the routing: balanced, skewed, recorded."});
     }
     if (r.kind != Routing::Kind::learned && m.per_token % expert_groups(m).per_token != 0) {
       error("workload.routing.kind", "routing-groups",
-            "stated routing deals a token as many experts of each of its groups",
-            {fmt::format("{} visits {} experts of {} groups for a token, and {} / {} leaves {}.", name(), m.per_token,
+            "stated routing needs the experts of a token to be a multiple of its groups",
+            {fmt::format("A token of {} visits {} experts in {} groups, and {} / {} leaves {}.", name(), m.per_token,
                          m.groups_per_token, m.per_token, m.groups_per_token, m.per_token % m.groups_per_token),
              "Nearest valid: learned."});
     }
@@ -85,23 +86,24 @@ class Check {
     const std::uint64_t pieces = context * (context > 1 && plan_.zigzag ? 2 : 1);
     const std::uint64_t group = routing_group(workload_);
     if (s % pieces == 0 && (s / pieces) % group != 0) {
-      error("workload.routing.group", "routing-group", "a rank's positions are no whole number of routing groups",
-            {fmt::format("sequence {}{} is {}, and {} / {} leaves {}.", s,
-                         pieces == 1 ? "" : fmt::format(" / {} pieces of the context axis", pieces), s / pieces,
+      error("workload.routing.group", "routing-group", "the routing group does not divide the positions of a rank",
+            {fmt::format("sequence {}is {}, and {} / {} leaves {}.",
+                         pieces == 1 ? "" : fmt::format("{} / {} pieces of the context axis ", s, pieces), s / pieces,
                          s / pieces, group, s / pieces % group),
              nearest_divisors(s / pieces, group, "group sizes")});
     }
     if (r.kind != Routing::Kind::recorded) return;
     if (r.loads.size() != model_.layers) {
       error("workload.routing.table", "routing-layers", "the routing table does not have a row for each layer",
-            {fmt::format("{} has {} rows; {} has {} layers.", r.table, r.loads.size(), name(), model_.layers)});
+            {fmt::format("{} has {}; {} has {}.", r.table, counted(r.loads.size(), "row"), name(),
+                         counted(model_.layers, "layer"))});
       return;
     }
     for (std::size_t layer = 0; layer < r.loads.size(); ++layer) {
       if (r.loads[layer].size() == m.experts) continue;
       error("workload.routing.table", "routing-experts", "the routing table does not have a load for each expert",
-            {fmt::format("The row of layer {} in {} has {} loads; {} has {} experts.", layer, r.table,
-                         r.loads[layer].size(), name(), m.experts)});
+            {fmt::format("The row of layer {} in {} has {}; {} has {}.", layer, r.table,
+                         counted(r.loads[layer].size(), "load"), name(), counted(m.experts, "expert"))});
       return;
     }
   }

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/base/counted.hpp"
 #include "core/plan/architecture_check.hpp"
 #include "core/plan/check_context.hpp"
 #include "core/plan/chunk_check.hpp"
@@ -78,7 +79,7 @@ bool check_mesh(const CheckContext& c) {
     const std::string key = "mesh." + std::string(name_of(a.axis));
     if (seen[index(a.axis)]) {
       c.error("mesh.order", "mesh-axis", fmt::format("the mesh lists the axis {} twice", name_of(a.axis)),
-              {fmt::format("Each of {} stands at most once.", plan_axes_text())});
+              {fmt::format("Each of {} may stand only once.", plan_axes_text())});
       good = false;
     }
     seen[index(a.axis)] = true;
@@ -107,9 +108,9 @@ void check_placement(const CheckContext& c) {
   if (placement.empty()) return;
   const std::uint64_t world = c.plan.mesh.size();
   if (placement.size() != world) {
-    c.error("mesh.placement", "placement-size", "the placement does not name one device per rank",
-            {fmt::format("The mesh ({}) has {} ranks; the placement has {} entries.", mesh_text(c.plan.mesh), world,
-                         placement.size())});
+    c.error("mesh.placement", "placement-size", "the placement needs one device for each rank",
+            {fmt::format("The mesh ({}) has {}; the placement has {}.", mesh_text(c.plan.mesh), counted(world, "rank"),
+                         counted(placement.size(), "entry", "entries"))});
     return;
   }
   std::vector<std::uint32_t> rank_on(world, 0);  // rank + 1; 0 is free
@@ -144,11 +145,9 @@ void check_tensor(const CheckContext& c) {
     c.error("mesh.tensor", "tensor-heads", "the tensor size does not divide heads",
             {leaves("heads", c.model.heads), nearest});
   } else if (c.model.kv_heads % t != 0) {
-    c.error(
-        "mesh.tensor", "tensor-kv-heads", "the tensor size does not divide kv_heads",
-        {leaves("kv_heads", c.model.kv_heads),
-         "Attention is cut along groups of a key-value head with its queries; copies of key-value heads are not made.",
-         nearest});
+    c.error("mesh.tensor", "tensor-kv-heads", "the tensor size does not divide kv_heads",
+            {leaves("kv_heads", c.model.kv_heads),
+             "A rank gets whole key-value heads with their queries; key-value heads are not copied.", nearest});
   } else if (c.model.ffn % t != 0) {
     c.error("mesh.tensor", "tensor-ffn", "the tensor size does not divide ffn", {leaves("ffn", c.model.ffn), nearest});
   }
@@ -172,7 +171,7 @@ bool check_schedule(const CheckContext& c) {
   if (chunks < rules.least_chunks || (rules.most_chunks > 0 && chunks > rules.most_chunks)) {
     const bool one = rules.least_chunks == rules.most_chunks;
     c.error("plan.chunks", "chunks-schedule",
-            fmt::format("{} does not run on that many model chunks per rank", schedule),
+            fmt::format("{} cannot use {} on each rank", schedule, counted(chunks, "model chunk")),
             {fmt::format("chunks is {}; {} takes {}{}.", chunks, schedule, one ? "exactly " : "at least ",
                          rules.least_chunks),
              one && chunks > 1
@@ -182,8 +181,8 @@ bool check_schedule(const CheckContext& c) {
   }
   if (p * chunks > c.model.layers) {
     c.error("plan.chunks", "chunks-layers", "there are more model chunks than layers",
-            {fmt::format("pipeline {} x chunks {} is {}; {} has {} layers.", p, chunks, p * chunks,
-                         c.model.name.empty() ? "the model" : c.model.name, c.model.layers),
+            {fmt::format("pipeline {} x chunks {} is {}; {} has {}.", p, chunks, p * chunks,
+                         c.model.name.empty() ? "the model" : c.model.name, counted(c.model.layers, "layer")),
              c.model.layers / p >= rules.least_chunks
                  ? fmt::format("Largest valid chunks: {}.", c.model.layers / p)
                  : fmt::format("{} needs at least {} layers here; largest valid pipeline size: {}.", schedule,
@@ -212,12 +211,12 @@ void check_even(const CheckContext& c, std::uint64_t count, std::uint64_t batch,
     return;
   }
   if (count % 2 == 0 || count < rules_of(c.plan.schedule).least_rounds * p) return;
-  c.error(
-      "plan.microbatch_size", "schedule-halves", fmt::format("{} needs an even number of microbatches", schedule),
-      {fmt::format("Each direction has half of them; batch {} / {} / microbatch_size {} is {}.",
-                   c.workload.global_batch, divisors, c.plan.microbatch_size, count),
-       batch % 2 == 0 ? nearest_divisors(batch / 2, c.plan.microbatch_size, "microbatch sizes")
-                      : fmt::format("No microbatch size does, for {} is odd; schedule 1f1b takes any number.", batch)});
+  c.error("plan.microbatch_size", "schedule-halves", fmt::format("{} needs an even number of microbatches", schedule),
+          {fmt::format("Each direction has half of them; batch {} / {} / microbatch_size {} is {}.",
+                       c.workload.global_batch, divisors, c.plan.microbatch_size, count),
+           batch % 2 == 0
+               ? nearest_divisors(batch / 2, c.plan.microbatch_size, "microbatch sizes")
+               : fmt::format("No microbatch size works, because {} is odd; schedule 1f1b takes any number.", batch)});
 }
 
 // Rules of schedules that work in rounds of one microbatch per rank.
@@ -225,11 +224,12 @@ void check_rounds(const CheckContext& c, std::uint64_t count, std::uint64_t batc
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
   if (!rules_of(c.plan.schedule).whole_rounds || count % p == 0) return;
   c.error("plan.microbatch_size", "schedule-rounds",
-          fmt::format("{} needs a multiple of the pipeline size in microbatches", name_of(c.plan.schedule)),
+          fmt::format("{} needs a number of microbatches that is a multiple of the pipeline size",
+                      name_of(c.plan.schedule)),
           {fmt::format("batch {} / {} / microbatch_size {} is {}, and {} / {} leaves {}.", c.workload.global_batch,
                        divisors, c.plan.microbatch_size, count, count, p, count % p),
            batch % p == 0 ? nearest_divisors(batch / p, c.plan.microbatch_size, "microbatch sizes")
-                          : fmt::format("No microbatch size does, for {} does not divide {}; schedule 1f1b or "
+                          : fmt::format("No microbatch size works, because {} does not divide {}; schedule 1f1b or "
                                         "breadth-first takes any number.",
                                         p, batch)});
 }
@@ -245,7 +245,7 @@ void check_fill(const CheckContext& c, std::uint64_t count, std::uint64_t batch,
           {fmt::format("batch {} / {} / microbatch_size {} is {}; pipeline {} needs at least {}.",
                        c.workload.global_batch, divisors, c.plan.microbatch_size, count, p, least),
            size > 0 ? fmt::format("Nearest valid microbatch size: {}.", size)
-                    : fmt::format("No microbatch size gives as many; schedule zb-v takes any number.")});
+                    : fmt::format("No microbatch size gives that many; schedule zb-v takes any number.")});
 }
 
 // Rules of the times for which an order is searched.
@@ -254,15 +254,16 @@ void check_action_times(const CheckContext& c) {
   if (t == ActionTimes{}) return;
   if (c.plan.schedule != ScheduleName::zb_v) {
     c.error(
-        "plan.action_times", "action-times-schedule", "only zb-v is searched for given times",
+        "plan.action_times", "action-times-schedule", "action_times is for schedule zb-v only",
         {fmt::format("schedule is {}.", name_of(c.plan.schedule)), "Set schedule to zb-v, or leave out action_times."});
   }
   const std::uint32_t least = std::min({t.forward, t.input_gradient, t.weight_gradient});
   const std::uint32_t most = std::max({t.forward, t.input_gradient, t.weight_gradient, t.message});
   if (least == 0 || most > plan_size_limit) {
-    c.error("plan.action_times", "action-times", "an action takes no time, or too much",
-            {fmt::format("They are {}, {}, {} and {}; the first three are from 1 to {}, that of a message from 0.",
-                         t.forward, t.input_gradient, t.weight_gradient, t.message, plan_size_limit)});
+    c.error(
+        "plan.action_times", "action-times", "the time of an action is out of range",
+        {fmt::format("They are {0}, {1}, {2} and {3}; the first three must be from 1 to {4}, the last from 0 to {4}.",
+                     t.forward, t.input_gradient, t.weight_gradient, t.message, plan_size_limit)});
   }
 }
 
@@ -270,10 +271,10 @@ void check_stages(const CheckContext& c) {
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
   const std::uint64_t layers = c.model.layers;
   if (p > layers) {
-    c.error(
-        "mesh.pipeline", "pipeline-layers", "there are more pipeline stages than layers",
-        {fmt::format("pipeline is {}; {} has {} layers.", p, c.model.name.empty() ? "the model" : c.model.name, layers),
-         fmt::format("Nearest valid pipeline size: {}.", layers)});
+    c.error("mesh.pipeline", "pipeline-layers", "there are more pipeline stages than layers",
+            {fmt::format("pipeline is {}; {} has {}.", p, c.model.name.empty() ? "the model" : c.model.name,
+                         counted(layers, "layer")),
+             fmt::format("Nearest valid pipeline size: {}.", layers)});
     return;
   }
   if (p > stage_limit) {
@@ -286,10 +287,11 @@ void check_stages(const CheckContext& c) {
   if (!c.plan.stage_layers) return;
   const std::vector<std::uint32_t>& stages = *c.plan.stage_layers;
   if (stages.size() != p * c.plan.chunks) {
-    c.error("plan.stage_layers", "stage-count", "stage_layers does not name one number per pipeline stage",
-            {c.plan.chunks == 1 ? fmt::format("pipeline is {}; stage_layers has {} entries.", p, stages.size())
-                                : fmt::format("pipeline {} x chunks {} is {}; stage_layers has {} entries.", p,
-                                              c.plan.chunks, p * c.plan.chunks, stages.size())});
+    c.error("plan.stage_layers", "stage-count", "stage_layers needs one number for each pipeline stage",
+            {c.plan.chunks == 1
+                 ? fmt::format("pipeline is {}; stage_layers has {}.", p, counted(stages.size(), "entry", "entries"))
+                 : fmt::format("pipeline {} x chunks {} is {}; stage_layers has {}.", p, c.plan.chunks,
+                               p * c.plan.chunks, counted(stages.size(), "entry", "entries"))});
     return;
   }
   std::uint64_t sum = 0;
@@ -297,13 +299,13 @@ void check_stages(const CheckContext& c) {
     sum += stages[i];
     if (stages[i] == 0) {
       c.error("plan.stage_layers", "stage-empty", fmt::format("pipeline stage {} has no layers", i),
-              {"Every stage holds at least one layer."});
+              {"Every stage needs at least one layer."});
       return;
     }
   }
   if (sum != layers) {
     c.error("plan.stage_layers", "stage-sum", "stage_layers does not sum to the model's layers",
-            {fmt::format("The entries sum to {}; the model has {} layers.", sum, layers),
+            {fmt::format("The entries sum to {}; the model has {}.", sum, counted(layers, "layer")),
              sum < layers ? fmt::format("Add {} to some stage.", layers - sum)
                           : fmt::format("Take {} from some stage.", sum - layers)});
   }
@@ -313,7 +315,7 @@ void check_stages(const CheckContext& c) {
 std::string larger_microbatch(std::uint64_t batch, std::uint64_t most) {
   const auto size = divisor_between(batch, (batch + most - 1) / most, plan_size_limit);
   return size ? fmt::format("Nearest valid microbatch size: {}.", *size)
-              : "No microbatch size makes them few enough; lessen the batch, or raise data.";
+              : "No microbatch size makes them few enough: reduce the batch, or raise data.";
 }
 
 // The divisors of the batch as text, "replica 2 / data 4", without axes of size 1 other than data.
@@ -371,8 +373,8 @@ void check_batch(const CheckContext& c) {
   } else if (const std::uint64_t p = std::uint64_t{c.plan.mesh.size(Axis::pipeline)} * c.plan.chunks;
              left / m * p > stage_microbatch_limit) {
     c.error("plan.microbatch_size", "stage-microbatches", "the pipeline has too many microbatches for its stages",
-            {fmt::format("batch {} / {} / microbatch_size {} is {} microbatches; on {} stages at most {} are handled.",
-                         b, divisors, m, left / m, p, stage_microbatch_limit / p),
+            {fmt::format("batch {} / {} / microbatch_size {} is {} microbatches; the most for {} stages is {}.", b,
+                         divisors, m, left / m, p, stage_microbatch_limit / p),
              larger_microbatch(left, stage_microbatch_limit / p)});
   } else {
     check_rounds(c, left / m, left, divisors);
@@ -403,18 +405,17 @@ void check_cluster(const CheckContext& c, const ClusterSpec& cluster, bool specs
                    [](const auto& l) { return l.switches.has_value(); })) {
     std::string levels;
     for (const NetworkLevel& l : cluster.levels) levels += (levels.empty() ? "" : ", ") + l.name;
-    c.error("plan.collective_algorithm", "in-network", "no switch of the cluster adds what it passes on",
-            {fmt::format("{} has {}; none says switches = \"nvls\" or \"sharp\".", cluster.name,
+    c.error("plan.collective_algorithm", "in-network", "no switch of the cluster can add up messages",
+            {fmt::format("{} has {}; none has switches = \"nvls\" or \"sharp\".", cluster.name,
                          levels.empty() ? "no network" : "the levels " + levels),
-             "\"ring\", \"tree\" and \"recursive\" need none; without a choice the cheapest is taken."});
+             "\"ring\", \"tree\" and \"recursive\" need no such switch; without a choice the cheapest is taken."});
   }
   const std::uint64_t world = c.plan.mesh.size();
   const std::uint64_t devices = cluster.devices();
   if (world != devices) {
-    std::vector<std::string> details = {fmt::format("The mesh ({}) has {} rank{}; {} has {} device{} ({} node{} x {}).",
-                                                    mesh_text(c.plan.mesh), world, world == 1 ? "" : "s", cluster.name,
-                                                    devices, devices == 1 ? "" : "s", cluster.nodes,
-                                                    cluster.nodes == 1 ? "" : "s", cluster.devices_per_node)};
+    std::vector<std::string> details = {fmt::format(
+        "The mesh ({}) has {}; {} has {} ({} x {}).", mesh_text(c.plan.mesh), counted(world, "rank"), cluster.name,
+        counted(devices, "device"), counted(cluster.nodes, "node"), cluster.devices_per_node)};
     if (specs && devices >= 1 && devices <= plan_size_limit) {
       const auto valid = [&](const Mesh& mesh) { return holds_with(c, mesh); };
       std::string list;
@@ -464,7 +465,7 @@ void check_choices(const CheckContext& c) {
   const Plan& plan = c.plan;
   const Workload& w = c.workload;
   if (plan.zero_stage > 3) {
-    c.error("plan.zero_stage", "zero-stage", "there is no such ZeRO stage",
+    c.error("plan.zero_stage", "zero-stage", "the ZeRO stage is out of range",
             {fmt::format("zero_stage is {}; it must be from 0 to 3.", plan.zero_stage)});
   }
   if (plan.zero_stage != 3 && !plan.reshard_after_forward) {

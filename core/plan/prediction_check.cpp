@@ -22,8 +22,8 @@ void check_predictions(const Plan& plan, const ModelSpec& model, const Workload&
   if (n == 0) {
     if (!workload.prediction_loss_weight) return;
     c.error("workload.prediction_loss_weight", "prediction-weight",
-            "the workload weighs a loss of prediction modules, and the model has none",
-            {fmt::format("{} predicts the next token alone.", name), "Leave out prediction_loss_weight."});
+            "prediction_loss_weight is set, but the model has no prediction modules",
+            {fmt::format("{} predicts only the next token.", name), "Leave out prediction_loss_weight."});
     return;
   }
   if (n > max_prediction_modules) {
@@ -33,11 +33,11 @@ void check_predictions(const Plan& plan, const ModelSpec& model, const Workload&
     return;
   }
   if (plan.tensor != TensorAlgorithm::one_d) {
-    c.error("plan.tensor", "prediction-tensor", "grids of ranks do not cut prediction modules",
+    c.error("plan.tensor", "prediction-tensor", "prediction modules cannot be cut over a grid of ranks",
             {fmt::format("tensor is \"{}\"; {}.", name_of(plan.tensor), has), "Nearest valid: 1d."});
   }
   if (workload.sequence_length <= n) {
-    c.error("workload.sequence", "prediction-sequence", "the sequence has no token as far ahead as is asked for",
+    c.error("workload.sequence", "prediction-sequence", "the sequence is too short for the prediction modules",
             {fmt::format("{}, and sequence is {}.", has, workload.sequence_length),
              fmt::format("Smallest valid: {}.", n + 1)});
   }

@@ -59,8 +59,8 @@ void Handovers::take(const OpRun& run, const Kernel& k) {
     const auto [at, first] = takers_.try_emplace(origin, *module);
     if (first || at->second == *module) continue;
     regions_.wrong("program.stale",
-                   fmt::format("{} takes {}, which is what {} has taken and not what it made of it",
-                               module_name(*module), b.name, module_name(at->second)),
+                   fmt::format("{} takes {}, which is the input of {} and not its output", module_name(*module), b.name,
+                               module_name(at->second)),
                    run);
   }
 }
@@ -76,7 +76,7 @@ void Handovers::send(const OpRun& run) {
     const auto at = takers_.find(regions_.origin(run, v));
     if (at == takers_.end()) continue;
     regions_.wrong("program.stale",
-                   fmt::format("{} is sent, which is what {} has taken and not what it made of it", p_[v.buffer].name,
+                   fmt::format("{} is sent, which is the input of {} and not its output", p_[v.buffer].name,
                                module_name(at->second)),
                    run);
   }

@@ -126,7 +126,7 @@ void reuse(Findings& f, const Buffer& b) {
   const Buffer& other = p[*b.reuses];
   if (other.reuses) return wrong(fmt::format("reuses {}, which has no memory of its own", other.name));
   if (other.count != b.count || size_of(other.dtype) != size_of(b.dtype)) {
-    wrong(fmt::format("{} elements of {} do not take the place of the {} of {} of {}", b.count, name_of(b.dtype),
+    wrong(fmt::format("{} elements of {} cannot take the place of {} elements of {} in {}", b.count, name_of(b.dtype),
                       other.count, name_of(other.dtype), other.name));
   }
   if (other.scope != b.scope || other.tier != b.tier) {
@@ -148,7 +148,7 @@ void check_buffers(Findings& f) {
     if (b.shard) {
       const auto count = elements(*b.shard, p.mesh, p.microbatches);
       if (!count) wrong("its tensor is not cut into equal parts");
-      if (count && *count != b.count) wrong(fmt::format("holds {} elements, its shard {}", b.count, *count));
+      if (count && *count != b.count) wrong(fmt::format("holds {} elements, but its shard has {}", b.count, *count));
     }
     if (!all_different(b.flat_split)) wrong("an axis cuts it twice");
     if (b.reuses) reuse(f, b);
@@ -164,8 +164,8 @@ void check_buffers(Findings& f) {
                         std::any_of(t.segments.begin(), t.segments.end(),
                                     [&](const ParameterSegment& s) { return s.offset + s.count == b.count; });
     if (b.count != count && !begins) {
-      wrong(fmt::format("holds {} elements, table {} cut {} ways has {}", b.count, t.module, size(p.mesh, b.flat_split),
-                        count));
+      wrong(fmt::format("holds {} elements, but table {} cut {} ways has {}", b.count, t.module,
+                        size(p.mesh, b.flat_split), count));
     }
     for (const FlatPart& part : flat_parts(t, p.mesh, b.flat_split)) {
       if (part.segment->count % part.parts != 0) {
@@ -202,7 +202,7 @@ class BlockLayout {
   bool dense(Range range, std::size_t& from, std::size_t size, std::string_view what) {
     if (range.count == 0) return true;
     if (range.first != from || range.count > size - from) {
-      wrong(fmt::format("its {} begin at {} and are {}, of {}; those of the op before end at {}", what, range.first,
+      wrong(fmt::format("its {} begin at {} and number {} of {}; those of the op before end at {}", what, range.first,
                         range.count, size, from));
       return false;
     }
@@ -235,14 +235,15 @@ class BlockLayout {
     }
     const std::uint32_t members = group_size(p_[a.group], p_.mesh);
     if (index(a.root) % (a.width == 0 ? members : a.width) == 0) wrong("a permute over no distance moves nothing");
-    if (a.width != 0 && members % a.width != 0) wrong(fmt::format("{} members are not rings of {}", members, a.width));
+    if (a.width != 0 && members % a.width != 0)
+      wrong(fmt::format("{} members do not divide into rings of {}", members, a.width));
   }
   void action(const Exchange& a, const Op& op) {
     if (!dense(a.transfers, transfers_, block_.transfers.size(), "transfers")) return;
     for (std::uint32_t i = 0; i < a.transfers.count; ++i) {
       const Transfer& t = block_.transfers[a.transfers.first + i];
       if (group(t.group)) peer(t.group, t.peer);
-      if (t.view >= op.views.count) wrong(fmt::format("transfer {} has view {} of {}", i, t.view, op.views.count));
+      if (t.view >= op.views.count) wrong(fmt::format("transfer {} takes view {} of {}", i, t.view, op.views.count));
     }
   }
   void action(const Copy&, const Op&) {}
@@ -369,17 +370,18 @@ void check_slots(Findings& f) {
           wrong("program.size", fmt::format("more than {} ops on one rank", max_ops));
           break;
         }
-        if (s.repeat == 0) wrong(layout, "it runs no times");
+        if (s.repeat == 0) wrong(layout, "it runs zero times");
         if (s.microbatch >= p.microbatches) {
-          wrong("program.view", fmt::format("microbatch {} of {}", s.microbatch, p.microbatches));
+          wrong("program.view",
+                fmt::format("it takes microbatch {}, which is not below {}", s.microbatch, p.microbatches));
         }
         const std::int64_t first = s.layer;
         const std::int64_t last = first + (static_cast<std::int64_t>(s.repeat) - 1) * s.layer_step;
         const std::int64_t low = std::min(first, last) + shifts[index(s.block)].low;
         const std::int64_t high = std::max(first, last) + shifts[index(s.block)].high;
         if (low < 0 || high > p.layers) {
-          wrong("program.view",
-                fmt::format("block {} reaches layers {} to {} of {}", p[s.block].name, low, high, p.layers));
+          wrong("program.view", fmt::format("block {} reaches layers {} to {}; layers are 0 to {}", p[s.block].name,
+                                            low, high, p.layers));
         }
       }
     }

@@ -50,8 +50,10 @@ class Operands {
     // The host's kernels work on its memory, all other ops but copies on the device's.
     const bool host = op_.lane.kind == LaneKind::host && std::holds_alternative<Compute>(op_.action);
     if (buffer(i).tier != (host ? Tier::host : Tier::device) && !std::holds_alternative<Copy>(op_.action)) {
-      f_.add_at("program.tier", fmt::format("{} lives in {} memory", buffer(i).name, name_of(buffer(i).tier)), id_,
-                at_);
+      f_.add_at("program.tier",
+                fmt::format("{} lives in {} memory, but the op works on {} memory", buffer(i).name,
+                            name_of(buffer(i).tier), name_of(host ? Tier::host : Tier::device)),
+                id_, at_);
     }
   }
 
@@ -74,7 +76,7 @@ class Operands {
     // sum_squares takes any number of gradients, then the norm.
     const bool leading = k.kind == KernelKind::sum_squares;
     if (op_.views.count < expected.size() || (extra > 0 && !table.repeats() && !leading)) {
-      wrong(fmt::format("{} takes {} operands, here are {}", name_of(k.kind), expected.size(), op_.views.count));
+      wrong(fmt::format("{} takes {} operands, but has {}", name_of(k.kind), expected.size(), op_.views.count));
       return;
     }
     for (std::uint32_t i = 0; i < op_.views.count; ++i) {
@@ -93,7 +95,7 @@ class Operands {
         use(i, x.name, {x.use});
       }
       if (x.elements >= 0 && static_cast<double>(view(i).count) != x.elements) {
-        wrong(fmt::format("operand {} ({}) of {} has {} elements, its shape {}", i, x.name, name_of(k.kind),
+        wrong(fmt::format("operand {} ({}) of {} has {} elements, but its shape has {}", i, x.name, name_of(k.kind),
                           view(i).count, x.elements));
       }
     }
@@ -109,13 +111,14 @@ class Operands {
     const std::uint64_t keys = k.batch == 0 ? 0 : k.depth / k.batch;
     const auto& shard = buffer(kv).shard;
     const std::uint64_t ranks = shard && keys > 0 ? shard->dims[0].extent / keys : 1;
-    if (ranks % k.ring != 0) wrong(fmt::format("inner rings of {} are no parts of a ring of {}", k.ring, ranks));
+    if (ranks % k.ring != 0) wrong(fmt::format("inner rings of {} do not divide a ring of {}", k.ring, ranks));
   }
 
   /// Scores with the keys of a rank lie behind those of the ranks before it on the ring.
   void placed_by_site(const Kernel& k, std::uint32_t i) {
     if (view(i).offset == k.site * view(i).count) return;
-    wrong(fmt::format("operand {} is at {}, not where scores {} places back are", i, view(i).offset, k.site));
+    wrong(fmt::format("operand {} is at {}, but the scores {} places back are at {}", i, view(i).offset, k.site,
+                      k.site * view(i).count));
   }
 
   void kind_rules(const Kernel& k) {
@@ -137,7 +140,8 @@ class Operands {
         break;
       case KernelKind::position_forward:
       case KernelKind::position_backward:
-        if (k.columns == 0 || view(1).count % k.columns != 0) wrong("the table has no whole number of positions");
+        if (k.columns == 0 || view(1).count % k.columns != 0)
+          wrong("the table does not hold a whole number of positions");
         break;
       case KernelKind::attention_unfused_forward:
       case KernelKind::attention_unfused_backward:
@@ -151,12 +155,12 @@ class Operands {
       case KernelKind::unpack_gradients:
       case KernelKind::attention_part_forward:
       case KernelKind::attention_part_backward:
-        if (k.batch == 0 || k.rows % k.batch != 0) wrong("rows are no whole number of sequences");
-        if (k.kv_heads == 0 || k.heads % k.kv_heads != 0) wrong("heads are no multiple of kv_heads");
-        if (is_part(k) && k.batch != 0 && k.depth % k.batch != 0) wrong("keys are no whole number of sequences");
+        if (k.batch == 0 || k.rows % k.batch != 0) wrong("rows are not a whole number of sequences");
+        if (k.kv_heads == 0 || k.heads % k.kv_heads != 0) wrong("heads are not a multiple of kv_heads");
+        if (is_part(k) && k.batch != 0 && k.depth % k.batch != 0) wrong("keys are not a whole number of sequences");
         if (is_part(k) && k.ring != 0) inner_ring(k, k.kind == KernelKind::attention_part_forward ? 1 : 2);
         if (k.parameter > static_cast<double>(k.columns) && is_part(k)) {
-          wrong("ranks attend to more pairs than the busiest of them");
+          wrong("a rank attends to more pairs on average than the busiest rank");
         }
         break;
       default: break;  // the shapes say it all
@@ -181,7 +185,7 @@ class Operands {
     }
     if (n == 0) wrong(fmt::format("{} has no operands", orrery::name_of(c.kind)));
     if (pairs && n % 2 != 0) {
-      wrong(fmt::format("{} takes pairs, here are {} operands", orrery::name_of(c.kind), n));
+      wrong(fmt::format("{} takes pairs of operands, but has {}", orrery::name_of(c.kind), n));
       return;
     }
     for (std::uint32_t i = 0; i < n; ++i) {
@@ -231,7 +235,7 @@ class Operands {
 
   void action(const Copy& c) {
     if (op_.views.count == 0 || op_.views.count % 2 != 0) {
-      wrong(fmt::format("a copy takes pairs, here are {} operands", op_.views.count));
+      wrong(fmt::format("a copy takes pairs of operands, but has {}", op_.views.count));
       return;
     }
     for (std::uint32_t i = 0; i < op_.views.count; i += 2) {
@@ -240,8 +244,9 @@ class Operands {
       whole_and_part(i, i + 1, 1);
       if (buffer(i).tier != c.from || buffer(i + 1).tier != c.to) {
         f_.add_at("program.tier",
-                  fmt::format("{} lives in {} memory and {} in {} memory", buffer(i).name, name_of(buffer(i).tier),
-                              buffer(i + 1).name, name_of(buffer(i + 1).tier)),
+                  fmt::format("{} lives in {} memory and {} in {} memory, but the copy goes from {} to {} memory",
+                              buffer(i).name, name_of(buffer(i).tier), buffer(i + 1).name, name_of(buffer(i + 1).tier),
+                              name_of(c.from), name_of(c.to)),
                   id_, at_);
       }
     }

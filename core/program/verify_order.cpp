@@ -156,7 +156,7 @@ class Order {
       for (const auto& [g, mine] : sequences[a]) {
         const Group& group = p_.groups[g];
         if (!peer_of(group, p_.mesh, actors_[a].rank)) {
-          wrong("program.collective", "the rank is no member of the group", a, mine[0]);
+          wrong("program.collective", "the rank is not a member of the group", a, mine[0]);
           continue;
         }
         std::vector<std::uint32_t> partners;
@@ -212,7 +212,7 @@ class Order {
         for (std::uint32_t i = 0; i < e->transfers.count; ++i) {
           const Transfer& t = run.block->transfers[e->transfers.first + i];
           if (!peer_of(p_[t.group], p_.mesh, here)) {
-            wrong("program.transfer", "the rank is no member of the group", a, m);
+            wrong("program.transfer", "the rank is not a member of the group", a, m);
             continue;
           }
           const Rank there = group_ranks(p_[t.group], p_.mesh, here)[index(t.peer)];

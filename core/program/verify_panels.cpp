@@ -29,7 +29,8 @@ void blocks_are_there(Regions& regions, const OpRun& run, const View& v) {
     if (r.low >= regions.low(v) + v.count || regions.low(v) >= r.high || r.blocks.complete) continue;
     regions.wrong(
         "program.partial",
-        fmt::format("{} is used before every block of the sum is there, once", regions.program()[v.buffer].name), run);
+        fmt::format("{} is used before every block of the sum is there exactly once", regions.program()[v.buffer].name),
+        run);
     return;
   }
 }

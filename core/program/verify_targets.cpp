@@ -50,7 +50,7 @@ class Targets {
       case KernelKind::cross_entropy_loss: {
         const std::uint32_t ahead = targets_[instance(run, view(run, 3))];
         if (ahead > 0 && !given_.contains({run.microbatch, ahead})) {
-          wrong(run, fmt::format("tokens {} further ahead are asked for, and none are given", ahead));
+          wrong(run, fmt::format("tokens {} further ahead are asked for, but none are given", ahead));
         }
         const auto [at, first] = losses_.try_emplace(element(view(run, 4)), ahead);
         if (!first && at->second != ahead) {

@@ -69,7 +69,7 @@ class Values {
     for (const Region& r : regions_.of(instance_of(p_, gone.what, gone.layer_shift, run.layer, run.microbatch))) {
       if (r.used || r.partial == 0) continue;
       regions_.wrong("program.partial",
-                     fmt::format("{} is freed while it is a part of a sum over {} that nobody has made",
+                     fmt::format("{} is freed while it is a partial sum over {} that was never added up",
                                  p_[gone.what].name, names(r.partial)),
                      run);
       return;
@@ -171,7 +171,7 @@ class Values {
     if (v.use == View::Use::write) return;
     const Buffer& b = p_[v.buffer];
     if (!regions_.setup() && renewed_each_step(b, v.buffer) && !regions_.covered(run, v)) {
-      regions_.wrong("program.stale", fmt::format("{} still holds the step before", b.name), run);
+      regions_.wrong("program.stale", fmt::format("{} still holds its value of the step before", b.name), run);
       return;
     }
     if (const auto copy = copies_.find(regions_.instance(run, v)); copy != copies_.end() && is_weight(v)) {
@@ -205,9 +205,10 @@ class Values {
     const bool adds = c != nullptr && v.use == View::Use::accumulate && gathers_parts(run.block->kernels[c->kernel]);
     const AxisBits partial = regions_.partial_of(run, v);
     if (partial != 0 && !adds) {
-      regions_.wrong("program.partial",
-                     fmt::format("{} is used while it is a sum over {} that nobody has made", b.name, names(partial)),
-                     run);
+      regions_.wrong(
+          "program.partial",
+          fmt::format("{} is used while it is a partial sum over {} that is not added up yet", b.name, names(partial)),
+          run);
     }
   }
 
@@ -217,8 +218,7 @@ class Values {
         k.kind == KernelKind::layer_norm_backward_input || k.kind == KernelKind::rms_norm_backward_input;
     if (norm_input && !norm_gradients_.insert(regions_.content(run, view(run, 0))).second) {
       regions_.wrong("program.stale",
-                     fmt::format("another norm has taken this gradient, {}, already", p_[view(run, 0).buffer].name),
-                     run);
+                     fmt::format("another norm has already taken the gradient {}", p_[view(run, 0).buffer].name), run);
     }
     if (k.kind != KernelKind::gemm && k.kind != KernelKind::expert_gemm) return;
     const std::uint32_t sum = k.kind == KernelKind::gemm ? 2 : 3;

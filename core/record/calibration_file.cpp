@@ -85,7 +85,7 @@ void read_rates(TomlTable& from, const std::string& prefix, std::size_t axes, Ra
       good = false;
     } else if (sizes.empty() || std::adjacent_find(sizes.begin(), sizes.end(), std::greater_equal<>{}) != sizes.end()) {
       from.error(key, "calibration.axes", "sizes must be given and increase",
-                 {"A rate is interpolated between neighbours."});
+                 {"Rates are interpolated between neighbouring sizes."});
       good = false;
     }
     product *= sizes.size();
@@ -93,7 +93,7 @@ void read_rates(TomlTable& from, const std::string& prefix, std::size_t axes, Ra
   }
   const std::string key = prefix + "rates";
   if (from.read(key, into.values, rate, most_values) && good && into.values.size() != product) {
-    from.error(key, "calibration.values", "the number of rates is not that of the grid",
+    from.error(key, "calibration.values", "the number of rates is not the number of points",
                {fmt::format("The sizes form {} points; there are {} rates.", product, into.values.size())});
   }
 }

@@ -19,9 +19,9 @@ std::string foreign_bytes(std::string_view text) {
 std::string foreign_object(const nlohmann::json& root) {
   if (root.is_array()) return "a list of events without its writer's name";
   if (root.contains("schemaVersion") || root.contains("deviceProperties") || root.contains("distributedInfo")) {
-    return "of PyTorch's profiler (Kineto)";
+    return "from PyTorch's profiler (Kineto)";
   }
-  if (root.contains("traceEvents")) return "of another program";
+  if (root.contains("traceEvents")) return "from another program";
   return {};
 }
 
@@ -45,11 +45,10 @@ std::optional<Trace> read_chrome_trace(std::string_view text, const std::string&
     m.file = file;
     m.code = code;
     m.message = "this trace is " + whose + ", not one that orrery wrote";
-    m.details.push_back(
-        whose.ends_with("gzip")
-            ? "gunzip unpacks it."
-            : "orrery run --trace and orrery simulate --trace name each operation of the plan.  Of other "
-              "programs orrery compare reads what torch.profiler's export_chrome_trace writes.");
+    m.details.push_back(whose.ends_with("gzip")
+                            ? "gunzip unpacks it."
+                            : "orrery run --trace and orrery simulate --trace name each operation of the plan.  From "
+                              "other programs, orrery compare reads what torch.profiler's export_chrome_trace writes.");
     diagnostics.add(std::move(m));
     return std::nullopt;
   };
@@ -135,7 +134,7 @@ std::optional<Trace> read_chrome_trace(std::string_view text, const std::string&
     // Every op has an event or a pair of its own, so the file bounds what is stored.
     most_ops += untimed->size() / 2;
     if (ops > most_ops) {
-      r.error(r.at("ops"), "is more than the file has events for");
+      r.error(r.at("ops"), "is more than the file has events");
       return;
     }
     most_ops -= ops;
@@ -146,7 +145,7 @@ std::optional<Trace> read_chrome_trace(std::string_view text, const std::string&
       const json& op = (*untimed)[i];
       const json& at = (*untimed)[i + 1];
       if (!op.is_number_unsigned() || op.get<std::uint64_t>() >= ops || !at.is_number_integer()) {
-        r.error(r.at("untimed"), "holds something that is not an op and an instant");
+        r.error(r.at("untimed"), "has an entry that is not an op and an instant");
         return;
       }
       const auto o = op.get<std::uint64_t>();

@@ -114,7 +114,7 @@ Comparison compare(const Trace& predicted, const Trace& measured, const Program*
                (index(p.rank) >= program->mesh.size() || step_ops(*program, p.rank) != p.spans.size())) {
       c.same_plan = false;
       c.mismatches.push_back("rank " + std::to_string(index(p.rank)) + " has " + std::to_string(p.spans.size()) +
-                             " ops, which is not the program's list");
+                             " ops, but the plan has another number of them");
     } else {
       joined.emplace_back(&p, &m);
     }
@@ -184,7 +184,7 @@ Comparison compare(const Report& predicted, const Report& measured, const Tolera
                              measured.bubble_fraction * measured.step_time));
   if (!predicted.plan.empty() && !measured.plan.empty() && predicted.plan != measured.plan) {
     c.same_plan = false;
-    c.mismatches.push_back("one is of the plan " + predicted.plan + ", the other of " + measured.plan);
+    c.mismatches.push_back("one belongs to the plan " + predicted.plan + ", the other to " + measured.plan);
   }
   if (predicted.gpus != measured.gpus) {
     c.same_plan = false;

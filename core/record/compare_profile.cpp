@@ -36,8 +36,8 @@ Comparison compare(const Trace& predicted, const Program& program, const Profile
 
   if (measured.of_ranks && *measured.of_ranks != program.mesh.size()) {
     c.same_plan = false;
-    c.mismatches.push_back("the profile is of a run of " + std::to_string(*measured.of_ranks) +
-                           " ranks, and the plan has " + std::to_string(program.mesh.size()));
+    c.mismatches.push_back("the profile was recorded in a run of " + std::to_string(*measured.of_ranks) +
+                           " ranks, but the plan has " + std::to_string(program.mesh.size()));
   }
   // Kinds of collective for which every run tells the size of its group.
   std::array<bool, work_kind_count> sized;
@@ -60,7 +60,7 @@ Comparison compare(const Trace& predicted, const Program& program, const Profile
     if (index(m.rank) >= program.mesh.size()) {
       c.same_plan = false;
       c.mismatches.push_back("the profile has rank " + std::to_string(index(m.rank)) +
-                             ", and the plan has ranks 0 to " + std::to_string(program.mesh.size() - 1));
+                             ", but the plan has ranks 0 to " + std::to_string(program.mesh.size() - 1));
       continue;
     }
     auto p = std::find_if(predicted.ranks.begin(), predicted.ranks.end(),

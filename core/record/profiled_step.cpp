@@ -40,8 +40,9 @@ std::vector<std::uint32_t> ranks_of(const std::vector<ProfiledRank>& files, Diag
   std::vector<std::uint32_t> out;
   const bool told = std::all_of(files.begin(), files.end(), [](const ProfiledRank& f) { return f.rank.has_value(); });
   if (!told) {
-    notes.emplace_back(files.size() == 1 ? "the profile does not say its rank (distributedInfo): taken as rank 0"
-                                         : "not every profile says its rank (distributedInfo): taken in their order");
+    notes.emplace_back(files.size() == 1
+                           ? "the profile does not name its rank (distributedInfo): it is taken as rank 0"
+                           : "not every profile names its rank (distributedInfo): they are taken in their order");
   }
   std::map<std::uint32_t, const ProfiledRank*> seen;
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -57,7 +58,7 @@ std::vector<std::uint32_t> ranks_of(const std::vector<ProfiledRank>& files, Diag
         return r.ranks ? std::to_string(*r.ranks) : "an unknown number of";
       };
       refuse(diagnostics, f.file, "this is a profile of a run of " + text(f) + " ranks",
-             files.front().file + " is of " + text(files.front()) + ".");
+             files.front().file + " is a profile of a run of " + text(files.front()) + ".");
       return {};
     }
   }
@@ -107,9 +108,10 @@ std::optional<ProfiledStep> median_step(const std::vector<ProfiledRank>& files, 
       if (common) lengths.emplace_back(longest, number);
     }
     if (lengths.empty()) {
-      refuse(diagnostics, files.back().file, "this profile has no step in common with the others",
-             "Every rank profiles the same steps: schedule=torch.profiler.schedule(...), and profiler.step() once a "
-             "step.");
+      refuse(
+          diagnostics, files.back().file, "this profile has no step in common with the others",
+          "Every rank must profile the same steps: schedule=torch.profiler.schedule(...), and profiler.step() once a "
+          "step.");
       return std::nullopt;
     }
     std::sort(lengths.begin(), lengths.end());
@@ -127,7 +129,7 @@ std::optional<ProfiledStep> median_step(const std::vector<ProfiledRank>& files, 
       windows.push_back(w);
     }
     out.origin = "PyTorch's profiler";
-    out.notes.emplace_back("no steps are marked (profiler.step()): all that was recorded is taken as one");
+    out.notes.emplace_back("no steps are marked (profiler.step()): the whole recording is taken as one step");
   }
 
   // The limit keeps sums of picoseconds far below 2^63.
@@ -170,7 +172,7 @@ std::optional<ProfiledStep> median_step(const std::vector<ProfiledRank>& files, 
       rank.runs.push_back({span, kernel[r.kernel], r.stream});
     }
     if (rank.runs.empty()) {
-      refuse(diagnostics, f.file, "no kernel of a device starts in the step that is taken",
+      refuse(diagnostics, f.file, "no kernel of a device starts in the chosen step",
              "A device may lag behind the launches that mark a step: profile more steps.");
       return std::nullopt;
     }

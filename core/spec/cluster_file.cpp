@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
 #include "core/spec/library.hpp"
 #include "core/spec/spec_check.hpp"
@@ -41,7 +42,7 @@ void read_rates(TomlTable& row, NetworkLevel& level) {
   if (sizes.empty() && rates.empty() && level.rates_source.empty()) return;
   if (sizes.empty() || sizes.size() != rates.size() || level.rates_source.empty()) {
     row.error(rates.empty() ? sizes.empty() ? "rates_source" : "message_sizes" : "rates", "cluster.rates",
-              "a curve of rates needs message_sizes, as many rates, and rates_source",
+              "a curve of rates needs message_sizes, the same number of rates, and rates_source",
               {fmt::format("There are {} sizes and {} rates; the source says where they were measured.", sizes.size(),
                            rates.size())});
     return;
@@ -87,8 +88,8 @@ void read_bandwidths(TomlTable& row, const ClusterSpec& c, std::vector<Bandwidth
   if (!row.read("bandwidths", texts, max_levels, Need::optional)) return;
   if (texts.size() != c.levels.size()) {
     row.error("bandwidths", "cluster.other-nodes", "other nodes need a bandwidth for each level",
-              {fmt::format("There {} {}; the cluster has {} levels, innermost first.", texts.size() == 1 ? "is" : "are",
-                           texts.size(), c.levels.size())});
+              {fmt::format("There {} {}; the cluster has {}, innermost first.", texts.size() == 1 ? "is" : "are",
+                           texts.size(), counted(c.levels.size(), "level"))});
     return;
   }
   for (std::size_t i = 0; i < texts.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
 
 namespace orrery {
@@ -31,7 +32,8 @@ bool check_data(const Workload& w, Diagnostics& diagnostics) {
                   at);
   }
   // A device or a pipe may have no end.
-  if (!std::filesystem::is_regular_file(status)) return refuse(w, diagnostics, "the token file is no regular file", at);
+  if (!std::filesystem::is_regular_file(status))
+    return refuse(w, diagnostics, "the token file is not a regular file", at);
   if (!std::ifstream(w.data, std::ios::binary)) {
     return refuse(w, diagnostics, "the token file cannot be opened for reading", at);
   }
@@ -39,8 +41,8 @@ bool check_data(const Workload& w, Diagnostics& diagnostics) {
   if (failure) return refuse(w, diagnostics, "the token file cannot be reached: " + failure.message(), at);
   if (bytes <= w.sequence_length) {
     return refuse(w, diagnostics, "the token file is shorter than a sequence",
-                  fmt::format("It has {} bytes; sequence {} and its last target need {}.", bytes, w.sequence_length,
-                              w.sequence_length + 1));
+                  fmt::format("It has {}; sequence {} and its last target need {}.", counted(bytes, "byte"),
+                              w.sequence_length, w.sequence_length + 1));
   }
   if (bytes > max_data_bytes) {
     return refuse(w, diagnostics, "the token file is too large",
@@ -61,8 +63,8 @@ bool check_data_tokens(const Workload& w, const ModelSpec& m, Diagnostics& diagn
       const auto token = static_cast<unsigned char>(part[i]);
       if (token < m.vocabulary) continue;
       return refuse(w, diagnostics, "the token file holds a byte outside the model's vocabulary",
-                    fmt::format("Byte {} is {}; the vocabulary is {}. One of 256 takes every byte.", before + i, token,
-                                m.vocabulary));
+                    fmt::format("Byte {} is {}; the vocabulary is {}. A vocabulary of 256 takes every byte.",
+                                before + i, token, m.vocabulary));
     }
     before += count;
   }

@@ -44,7 +44,7 @@ void check_classes(Config& c, const Family& family) {
   const bool names = classes->is_array() &&
                      std::all_of(classes->begin(), classes->end(), [](const json& name) { return name.is_string(); });
   if (!names) {
-    c.error("architectures", "hf.type", "architectures is no list of names");
+    c.error("architectures", "hf.type", "architectures is not a list of names");
     return;
   }
   for (const json& item : *classes) {

@@ -93,7 +93,7 @@ std::optional<std::uint64_t> Config::entries(const char* key) {
   const json* value = find(key);
   if (value == nullptr) return std::nullopt;
   if ((!value->is_object() && !value->is_array()) || value->empty()) {
-    error(key, "hf.type", fmt::format("{} is no list of names", key));
+    error(key, "hf.type", fmt::format("{} is not a list of names", key));
     return std::nullopt;
   }
   return value->size();

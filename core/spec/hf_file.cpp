@@ -135,7 +135,7 @@ std::vector<std::string> sort_keys(File& file, const Family& family, Diagnostics
         unread.push_back(path);
       } else {
         d.error_at(origin, position_at(origin.text, place.byte), "hf.unknown-key",
-                   fmt::format("{} is no key of {}", escaped(place.name), place.nested ? place.outer : family.type),
+                   fmt::format("{} is not a key of {}", escaped(place.name), place.nested ? place.outer : family.type),
                    {fmt::format("Did you mean {}?", near)});
       }
       continue;
@@ -148,7 +148,8 @@ std::vector<std::string> sort_keys(File& file, const Family& family, Diagnostics
   for (const auto& [key, path] : renamed) {
     const std::string own(key->value);
     if (object.contains(own) && object[own] != object[path]) {
-      d.error(origin, path, "hf.unsupported", fmt::format("{} and {} are one key, and differ", path, own),
+      d.error(origin, path, "hf.unsupported",
+              fmt::format("{} and {} are names of the same key, but their values differ", path, own),
               {fmt::format("They are {} and {}.", shown(object[path]), shown(object[own]))});
     }
     object[own] = object[path];

@@ -39,7 +39,7 @@ std::string kind_of(Config& c, const std::string& key, const json& object) {
     return "";
   }
   if (object.contains("factor")) {
-    c.error(key, "hf.missing-key", fmt::format("{} does not say its kind (rope_type)", key));
+    c.error(key, "hf.missing-key", fmt::format("{} does not name its kind (rope_type)", key));
   }
   return "";
 }
@@ -70,8 +70,8 @@ void read_rope(Config& c, ModelSpec& m) {
       older && newer &&
       (older->kind != newer->kind || older->theta.value_or(m.rope_theta) != newer->theta.value_or(m.rope_theta));
   if (differ && c.good()) {
-    c.error("rope_parameters", "hf.unsupported", "rope_scaling and rope_parameters do not say the same",
-            {"They are two spellings of one thing; give one of them."});
+    c.error("rope_parameters", "hf.unsupported", "rope_scaling and rope_parameters differ",
+            {"They are two names of the same key; give one of them."});
   }
   m.rope_theta = chosen.theta.value_or(m.rope_theta);
   m.rope_scaling = chosen.kind;

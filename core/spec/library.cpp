@@ -149,7 +149,7 @@ std::optional<ClusterSpec> resized(ClusterSpec cluster, std::uint32_t gpus, Diag
                   {fmt::format("It is one node of {}; {} were asked for.", per_node, gpus)});
   }
   if (gpus > per_node && gpus % per_node != 0) {
-    return refuse(fmt::format("{} GPUs are not whole nodes of {}", gpus, cluster.name),
+    return refuse(fmt::format("{} GPUs are not a whole number of nodes of {}", gpus, cluster.name),
                   {fmt::format("A node has {}. Nearest: {}, {}.", per_node, gpus / per_node * per_node,
                                (gpus / per_node + 1) * per_node)});
   }

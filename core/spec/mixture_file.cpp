@@ -89,11 +89,11 @@ bool check_mixture_spec(const ModelSpec& model, Diagnostics& diagnostics) {
                       m.experts * m.ffn + m.shared_ffn, max_expert_width)});
   }
   if (m.groups < 1 || m.experts % m.groups != 0) {
-    fail("mixture.groups", "model.mixture", "the groups do not divide the experts",
+    fail("mixture.groups", "model.mixture", "the number of groups does not divide the number of experts",
          {m.groups < 1 ? "groups is 0."
                        : fmt::format("experts is {}, and {} / {} leaves {}.", m.experts, m.experts, m.groups,
                                      m.experts % m.groups),
-          "Leave out groups where tokens may visit any experts."});
+          "Leave out groups if tokens may visit any experts."});
     return false;
   }
   const bool too_few = m.per_token > std::uint64_t{m.groups_per_token} * (m.experts / m.groups);
@@ -111,7 +111,7 @@ bool check_mixture_spec(const ModelSpec& model, Diagnostics& diagnostics) {
   }
   for (std::size_t i = 0; i < m.dense.size(); ++i) {
     if (m.dense[i] < model.layers && (i == 0 || m.dense[i - 1] < m.dense[i])) continue;
-    fail("mixture.dense", "model.mixture", "dense does not name layers in ascending order",
+    fail("mixture.dense", "model.mixture", "dense must name layers of the model in ascending order",
          {m.dense[i] >= model.layers
               ? fmt::format("It has {}; the model's layers are 0 to {}.", m.dense[i], model.layers - 1)
               : fmt::format("It has {} before {}.", m.dense[i - 1], m.dense[i])});
@@ -119,7 +119,7 @@ bool check_mixture_spec(const ModelSpec& model, Diagnostics& diagnostics) {
   }
   if (m.first_dense < model.layers && mixture_count(model) == 0) {
     fail("mixture.dense", "model.mixture", "no layer is a mixture",
-         {fmt::format("Each of those from layer {} on in steps of {} is among dense.", m.first_dense, m.every),
+         {fmt::format("From layer {} on, every layer in steps of {} is listed in dense.", m.first_dense, m.every),
           "Leave out [model.mixture], or shorten dense."});
   }
   if (m.first_dense >= model.layers) {
@@ -223,7 +223,7 @@ std::vector<std::vector<double>> parse_routing_table(std::string text, std::stri
       double value = 0.0;
       const auto [rest, failure] = std::from_chars(text_of_line.data() + at, text_of_line.data() + stop, value);
       if (failure != std::errc{} || rest != text_of_line.data() + stop || !(value >= 0.0 && value <= 1e15)) {
-        return fail(line, at, fmt::format("\"{}\" is no load of an expert", text_of_line.substr(at, stop - at)),
+        return fail(line, at, fmt::format("\"{}\" is not the load of an expert", text_of_line.substr(at, stop - at)),
                     {"Loads are numbers from 0 to 1e15."});
       }
       row.push_back(value);
@@ -232,8 +232,8 @@ std::vector<std::vector<double>> parse_routing_table(std::string text, std::stri
     }
     if (row.empty()) continue;
     if (!rows.empty() && row.size() != rows.front().size()) {
-      return fail(line, 0, "the row has another number of loads than the first",
-                  {fmt::format("It has {}, the first {}.", row.size(), rows.front().size())});
+      return fail(line, 0, "the row does not have as many loads as the first row",
+                  {fmt::format("It has {}, and the first row has {}.", row.size(), rows.front().size())});
     }
     if (sum == 0.0) return fail(line, 0, "no expert of the layer has a load", {"At least one must be above 0."});
     if (rows.size() == max_layers || row.size() > max_experts) {

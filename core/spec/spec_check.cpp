@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
 #include "core/spec/mixture_file.hpp"
 
@@ -121,7 +122,7 @@ void check_latent(Checker& c, const ModelSpec& m) {
   }
   if (m.positions != PositionEncoding::rotary || m.norm != Norm::rms_norm || m.bias || m.kv_heads != m.heads) {
     c.fail("latent", "model.latent",
-           "latent attention has rotary positions, rms_norm, no biases, and as many kv_heads as heads",
+           "latent attention needs rotary positions, rms_norm, no biases, and as many kv_heads as heads",
            {"Set positions to rotary, norm to rms_norm, bias to false, and leave kv_heads out."});
   }
   if (m.heads * std::max({m.head_dim + l.rope_dim, m.head_dim + l.value_dim}) > max_width) {
@@ -179,7 +180,7 @@ bool check_model(const ModelSpec& m, Diagnostics& diagnostics) {
            {fmt::format("head_dim is {}.", m.head_dim)});
   }
   if (m.positions != PositionEncoding::rotary && !m.rope_scaling.empty()) {
-    c.fail("rope_scaling", "model.positions", "rope_scaling is of rotary positions",
+    c.fail("rope_scaling", "model.positions", "rope_scaling needs rotary positions",
            {"This model has none: leave it out, or set positions to rotary."});
   }
   // Widths are at most 2^20, so one layer has less than 2^44 parameters and 10^4 layers less than 2^58. The count below
@@ -201,19 +202,19 @@ void check_moments(const Workload& w, Checker& c) {
   if (*w.moment_dtype != state_dtype(w) && !narrow) {
     c.fail("moment_dtype", "workload.moment-dtype", "optimizer moments cannot be kept in this type",
            {w.precision == Precision::fp64
-                ? std::string("With precision fp64 they are f64.")
-                : fmt::format("Beside weights in {} they are f32, bf16 or f8.", name_of(weight_dtype(w)))});
+                ? std::string("With precision fp64 they must be f64.")
+                : fmt::format("With weights in {} they must be f32, bf16 or f8.", name_of(weight_dtype(w)))});
   } else if (optimizer_moments(w) == 0) {
-    c.fail("moment_dtype", "workload.moment-dtype", "the optimizer keeps no moments that could have this type",
-           {has_factored_moments(w) ? "Adafactor's sums over rows and columns are f32."
-                                    : "SGD has one with momentum alone.",
+    c.fail("moment_dtype", "workload.moment-dtype", "the optimizer keeps no moments",
+           {has_factored_moments(w) ? "Adafactor keeps sums over rows and columns, always in f32."
+                                    : "SGD keeps a moment only with momentum.",
             "Leave out moment_dtype."});
   } else if (narrow && w.optimizer.kind == OptimizerKind::lamb) {
-    c.fail("moment_dtype", "workload.moment-dtype",
-           "LAMB's update reads its moments again, and would read rounded ones",
-           {"Its norms would then be those of another update.", "Leave out moment_dtype, or use adam."});
+    c.fail("moment_dtype", "workload.moment-dtype", "LAMB cannot keep rounded moments",
+           {"Its update reads the moments again after the norms, which would then be those of another update.",
+            "Leave out moment_dtype, or use adam."});
   } else if (has_scaled_moments(w) && w.optimizer.kind != OptimizerKind::adam) {
-    c.fail("moment_dtype", "workload.moment-dtype", "moments in f8 are Adam's",
+    c.fail("moment_dtype", "workload.moment-dtype", "only Adam can keep its moments in f8",
            {"Its first moment is f8 and its second f16, with scales.", "Set moment_dtype to bf16, or use adam."});
   }
 }
@@ -231,7 +232,7 @@ bool check_workload(const Workload& w, Diagnostics& diagnostics) {
   }
   if (w.gradient_dtype && *w.gradient_dtype != weight_dtype(w) && *w.gradient_dtype != state_dtype(w)) {
     c.fail("gradient_dtype", "workload.gradient-dtype", "gradients cannot be accumulated in this type",
-           {fmt::format("With precision {} it is {} or {}.", name_of(weight_dtype(w)), name_of(weight_dtype(w)),
+           {fmt::format("With precision {} it must be {} or {}.", name_of(weight_dtype(w)), name_of(weight_dtype(w)),
                         name_of(state_dtype(w)))});
   }
   check_moments(w, c);
@@ -254,9 +255,8 @@ bool check_workload(const Workload& w, Diagnostics& diagnostics) {
   c.range("schedule.total_steps", "workload.range", s.total_steps, 0, max_steps);
   c.number("schedule.minimum_ratio", "workload.range", s.minimum_ratio, 0.0, 1.0);
   if (s.kind != ScheduleKind::constant && s.total_steps <= s.warmup_steps) {
-    c.fail("schedule.total_steps", "workload.schedule",
-           "a falling schedule needs more steps in all than for its warm-up",
-           {fmt::format("total_steps is {}, warmup_steps {}.", s.total_steps, s.warmup_steps)});
+    c.fail("schedule.total_steps", "workload.schedule", "a falling learning rate needs total_steps above warmup_steps",
+           {fmt::format("total_steps is {}, and warmup_steps is {}.", s.total_steps, s.warmup_steps)});
   }
   if (w.clip_norm) {
     if (!(*w.clip_norm > 0.0 && *w.clip_norm <= 1e9)) {
@@ -267,7 +267,7 @@ bool check_workload(const Workload& w, Diagnostics& diagnostics) {
   }
   const auto dropout = [&](const char* key, double rate) {
     if (rate >= 0.0 && rate < 1.0) return;
-    c.fail(key, "workload.dropout", fmt::format("{} is a probability below 1", key), {fmt::format("It is {}.", rate)});
+    c.fail(key, "workload.dropout", fmt::format("{} must be from 0 to below 1", key), {fmt::format("It is {}.", rate)});
   };
   if (w.origin.positions.contains("workload.dropout")) {
     dropout("dropout", w.hidden_dropout);
@@ -283,7 +283,7 @@ bool check_workload(const Workload& w, Diagnostics& diagnostics) {
 bool check_device(const DeviceSpec& d, const Origin& origin, const std::string& path, Diagnostics& diagnostics) {
   Checker c(origin, path, diagnostics);
   if (d.peak.empty()) {
-    c.fail("peak", "device.peak", "the device computes in no precision",
+    c.fail("peak", "device.peak", "the device has no peak rate in any precision",
            {"Give at least one peak: fp32 = \"15.7 TFLOP/s\"."});
   }
   for (const auto& [precision, rate] : d.peak) {
@@ -349,8 +349,9 @@ void check_channels(Checker& c, const ClusterSpec& cluster) {
     for (std::size_t j = 0; j < i; ++j) {
       const ChannelGraph& other = cluster.channels[j];
       if (other.kind != g.kind || other.ranks != g.ranks || other.nodes != g.nodes) continue;
-      c.fail(key, "cluster.channels", "channels of one kind are given twice for the same group",
-             {fmt::format("Entries {} and {} are for {} ranks on {} nodes.", j + 1, i + 1, g.ranks, g.nodes)});
+      c.fail(
+          key, "cluster.channels", "channels of one kind are given twice for the same group",
+          {fmt::format("Entries {} and {} are for {} ranks on {}.", j + 1, i + 1, g.ranks, counted(g.nodes, "node"))});
     }
   }
 }
@@ -390,17 +391,18 @@ bool check_other_nodes(Checker& c, const ClusterSpec& cluster, Diagnostics& diag
     nodes += other.count;
     if (!other.bandwidths.empty() && other.bandwidths.size() != cluster.levels.size()) {
       fail("bandwidths", "other nodes need a bandwidth for each level",
-           fmt::format("There are {}; the cluster has {} levels.", other.bandwidths.size(), cluster.levels.size()));
+           fmt::format("There are {}; the cluster has {}.", other.bandwidths.size(),
+                       counted(cluster.levels.size(), "level")));
     }
     if (other.device.concurrent_lanes != cluster.device.concurrent_lanes || other.device.cores_shared > 0 ||
         cluster.device.cores_shared > 0) {
       fail("device", "devices that share cores, or do one op at a time, cannot be mixed with others",
-           fmt::format("They are {} beside {}.", other.device.name, cluster.device.name));
+           fmt::format("{} stands beside {}.", other.device.name, cluster.device.name));
     }
   }
   if (c.good() && !cluster.other_nodes.empty() && nodes >= cluster.nodes) {
-    c.fail("other_nodes", "cluster.other-nodes", "no node is left of the cluster's own device",
-           {fmt::format("All {} nodes are others; give their device as the cluster's.", cluster.nodes)});
+    c.fail("other_nodes", "cluster.other-nodes", "the cluster's own device has no node left",
+           {fmt::format("All {} nodes are other nodes; name their device as the cluster's.", cluster.nodes)});
   }
   if (c.good() && !cluster.other_nodes.empty() && !cluster.channels.empty()) {
     c.fail("channels", "cluster.other-nodes", "channels that NCCL found hold for equal nodes only",
@@ -453,9 +455,9 @@ bool check_cluster(const ClusterSpec& cluster, Diagnostics& diagnostics) {
            {fmt::format("They give {}; {} nodes of {} are {}.", product, cluster.nodes, cluster.devices_per_node,
                         cluster.devices())});
   } else if (c.good() && !node_boundary) {
-    c.fail(
-        "levels", "cluster.levels", "no level ends where a node ends",
-        {fmt::format("Sizes from the inside out must reach {} devices, those of a node.", cluster.devices_per_node)});
+    c.fail("levels", "cluster.levels", "no level ends at the edge of a node",
+           {fmt::format("The sizes, multiplied from the innermost level on, must reach {}, the devices of a node.",
+                        cluster.devices_per_node)});
   }
   return c.good() && device_good;
 }

@@ -25,7 +25,7 @@ std::vector<std::uint64_t> read_numbers(JsonFields& fields, const char* key) {
   }
   for (const json& n : *list) {
     if (!n.is_number_unsigned() || n.get<std::uint64_t>() > most_bytes) {
-      fields.error(fields.at(key), "holds what is no whole number from 0 to 2^60");
+      fields.error(fields.at(key), "has an entry that is not a whole number from 0 to 2^60");
       return {};
     }
     numbers.push_back(n.get<std::uint64_t>());
@@ -46,7 +46,7 @@ std::optional<std::uint64_t> product(const std::vector<std::uint64_t>& extents) 
 void check_slice(JsonFields& fields, const StatePart& part) {
   const Slice& s = part.slice;
   if (s.offset.size() != s.shape.size() || s.extent.size() != s.shape.size()) {
-    return fields.error(fields.at("offset"), "and extent have not as many numbers as shape");
+    return fields.error(fields.at("offset"), "and extent do not have as many numbers as shape");
   }
   if (!product(s.shape)) return fields.error(fields.at("shape"), "is empty or too large");
   const auto box = product(s.extent);
@@ -102,7 +102,7 @@ std::optional<std::vector<StatePart>> read_directory(std::string_view text, cons
       if (const auto type = dtype_named(dtype)) {
         p.dtype = *type;
       } else {
-        f.error(f.at("dtype"), "is no element type");
+        f.error(f.at("dtype"), "is not an element type");
       }
       if (p.scale_phase && *p.scale_phase >= moment_block) f.error(f.at("scale_phase"), "is beyond a block");
       check_slice(f, p);

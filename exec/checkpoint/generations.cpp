@@ -33,7 +33,7 @@ std::string read_manifest_text(FileSystem& files, const fs::path& path, std::uin
   const auto file = files.open(path);
   if (!file) throw Damaged(path.string() + " is missing");
   if (const std::uint64_t most = most_manifest_bytes(rank_files); file->size() > most) {
-    throw Damaged(fmt::format("{} is damaged: it has {} bytes, and a manifest beside {} rank files has at most {}",
+    throw Damaged(fmt::format("{} is damaged: it has {} bytes, but a manifest beside {} rank files has at most {}",
                               path.string(), file->size(), rank_files, most));
   }
   std::string text(file->size(), '\0');

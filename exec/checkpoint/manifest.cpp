@@ -72,9 +72,9 @@ std::optional<Manifest> read_manifest(std::string_view text, const std::string& 
   const std::string_view body = text.substr(0, text.size() - std::min(text.size(), last_line));
   const std::string_view end = text.substr(body.size());
   if (const std::string line = checksum_line(body); end != line) {
-    refuse("checkpoint.damaged", "the manifest is not what was written",
+    refuse("checkpoint.damaged", "the manifest has changed since it was written",
            {fmt::format("The first {} bytes have the checksum {}.", body.size(), line.substr(6, 8)),
-            "The last line does not say so."});
+            "The last line gives another checksum, or none."});
   } else if (parse_json(body, file, file_code, found, value)) {
     JsonFields fields(value, "", file, file_code, found);
     std::uint64_t version = 0;
@@ -98,7 +98,7 @@ std::optional<Manifest> read_manifest(std::string_view text, const std::string& 
       constexpr std::size_t most_text = 65536;
       for (const auto& [key, given] : {std::pair{"model", &m.model}, std::pair{"workload", &m.workload}}) {
         if (given->size() <= most_text) continue;
-        fields.error(key, fmt::format("has {} bytes, and at most {} are read", given->size(), most_text));
+        fields.error(key, fmt::format("has {} bytes, but at most {} are read", given->size(), most_text));
       }
       if (found.empty() && (m.ranks.empty() || m.step > (std::uint64_t{1} << 53))) {
         fields.error("ranks", "or step are out of range");
@@ -138,7 +138,7 @@ void check_resume(const Manifest& m, const PlannedRun& run, const std::string& f
       return fmt::format("{}: {} layers of width {}, vocabulary {}, {} parameters", s.name, s.layers, s.hidden,
                          s.vocabulary, parameter_count(s));
     };
-    refuse("checkpoint.model", "the checkpoint is of another model",
+    refuse("checkpoint.model", "the checkpoint is from another model",
            {fmt::format("It holds {}.", size(model)), fmt::format("The plan trains {}.", size(run.model)),
             "Plans of the same model can go on from it; its text is in the manifest."});
   }
@@ -152,7 +152,7 @@ void check_resume(const Manifest& m, const PlannedRun& run, const std::string& f
   if (states(old) != states(now)) {
     refuse("checkpoint.states", "the checkpoint's states are of another kind",
            {fmt::format("It has {}.", states(old)), fmt::format("The plan has {}.", states(now)),
-            "These have to stay; learning rate, batch and data may change."});
+            "These must be the same; learning rate, batch and data may change."});
   }
 }
 

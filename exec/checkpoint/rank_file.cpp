@@ -109,7 +109,7 @@ RankFileReader::RankFileReader(std::unique_ptr<InputFile> file, std::filesystem:
   const auto kept = number_at<std::uint32_t>(head, 44);
   if (std::memcmp(head.data(), magic.data(), magic.size()) != 0) damaged("it does not begin as a rank's file (byte 0)");
   if (seed_ != kept) {
-    damaged(fmt::format("the head (bytes 0 to 43) has the checksum {:08x}, and byte 44 says {:08x}", seed_, kept));
+    damaged(fmt::format("the head (bytes 0 to 43) has the checksum {:08x}, but byte 44 says {:08x}", seed_, kept));
   }
   if (const auto version = number_at<std::uint32_t>(head, 8); version != file_version) {
     throw Error(fmt::format("{} is version {} of a rank's file; this program reads version {}", path_.string(), version,
@@ -118,21 +118,21 @@ RankFileReader::RankFileReader(std::unique_ptr<InputFile> file, std::filesystem:
   const auto own_rank = number_at<std::uint32_t>(head, 12);
   const auto own_step = number_at<std::uint64_t>(head, 16);
   if (own_rank != rank || own_step != step) {
-    damaged(
-        fmt::format("it is of rank {} after step {}, not of rank {} after step {}", own_rank, own_step, rank, step));
+    damaged(fmt::format("it belongs to rank {} after step {}, not to rank {} after step {}", own_rank, own_step, rank,
+                        step));
   }
   directory_ = number_at<std::uint64_t>(head, 24);
   const auto data = number_at<std::uint64_t>(head, 32);
   if (directory_ > entry.bytes || data > entry.bytes || rank_file_bytes(directory_ + data) != entry.bytes ||
       number_at<std::uint32_t>(head, 40) != rank_file_block) {
-    damaged("the sizes in its head are not those of the file");
+    damaged("the sizes in its head do not match the file");
   }
   payload_ = directory_ + data;
   std::string text(directory_, '\0');
   read_payload(0, std::as_writable_bytes(std::span(text)));
   Diagnostics d;
   auto parts = read_directory(text, path_.string(), d);
-  if (!parts) damaged("its directory is none: " + d.list().front().message);
+  if (!parts) damaged("its directory cannot be read: " + d.list().front().message);
   parts_ = *std::move(parts);
   std::uint64_t at = directory_;
   for (const StatePart& p : parts_) {
@@ -158,7 +158,7 @@ void RankFileReader::load_block(std::uint64_t number) {
   }
   block_checksum_ = crc32_of(std::span(block_).first(size), block_seed(seed_, number));
   if (const auto kept = number_at<std::uint32_t>(block_, size); kept != block_checksum_) {
-    damaged(fmt::format("bytes {} to {} have the checksum {:08x}, and byte {} says {:08x}", at, at + size - 1,
+    damaged(fmt::format("bytes {} to {} have the checksum {:08x}, but byte {} says {:08x}", at, at + size - 1,
                         block_checksum_, at + size, kept));
   }
   block_number_ = number;
@@ -187,10 +187,9 @@ void RankFileReader::verify() {
     checksum = with_block(checksum, block_checksum_);
   }
   if (checksum != entry_.checksum) {
-    damaged(
-        fmt::format("the checksum of all its blocks is {:08x}, and the manifest says {:08x}: it is of another "
-                    "checkpoint",
-                    checksum, entry_.checksum));
+    damaged(fmt::format(
+        "the checksum of all its blocks is {:08x}, but the manifest says {:08x}: it belongs to another checkpoint",
+        checksum, entry_.checksum));
   }
 }
 

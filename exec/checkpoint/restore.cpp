@@ -45,7 +45,7 @@ WholeTensor whole_tensor(Checkpoint& checkpoint, const StatePart& like) {
     const StatePart& part = file.parts()[place.part];
     if (part.slice.shape != like.slice.shape || part.dtype != like.dtype ||
         part.scale_phase.has_value() != like.scale_phase.has_value()) {
-      throw Error(fmt::format("{} has {} as {} [{}], and the plan as {} [{}]", checkpoint.folder.string(), name,
+      throw Error(fmt::format("{} has {} as {} [{}], but the plan has it as {} [{}]", checkpoint.folder.string(), name,
                               name_of(part.dtype), fmt::join(part.slice.shape, ", "), name_of(like.dtype),
                               fmt::join(like.slice.shape, ", ")));
     }

@@ -59,7 +59,7 @@ class Finder {
     if (!rank || !ranks) {
       d_.error("cli.job",
                fmt::format("{} is set and {} is not", rank ? by.rank : ranks_name, rank ? ranks_name : by.rank),
-               {fmt::format("{} sets both. Unset the one, or say --rank and --world-size.", by.name)});
+               {fmt::format("{} sets both. Unset the one, or give --rank and --world-size.", by.name)});
       return std::nullopt;
     }
     found.place.rank = number_of(by.rank, *rank);
@@ -82,7 +82,7 @@ class Finder {
  private:
   std::uint32_t number_of(const char* name, const std::string& text) {
     if (const auto n = number(text)) return *n;
-    d_.error("cli.job", fmt::format("the environment variable {} is no number: \"{}\"", name, text));
+    d_.error("cli.job", fmt::format("the environment variable {} is not a number: \"{}\"", name, text));
     return 0;
   }
 
@@ -172,16 +172,16 @@ std::optional<JobPlace> find_job(const JobFlags& flags, const Environment& envir
   }
   if (d.size() == before && found.empty() && (flags.local_rank || flags.meeting)) {
     d.error("cli.job",
-            fmt::format("{} is for one of a job's processes, and nothing says which one this is",
+            fmt::format("{} is for a process of a job, but nothing says which one this is",
                         flags.meeting ? "--rendezvous" : "--local-rank"),
-            {"Say --rank and --world-size, or start the job by torchrun, mpirun or srun."});
+            {"Give --rank and --world-size, or start the job by torchrun, mpirun or srun."});
   }
   if (d.size() > before || found.empty()) return std::nullopt;
   const Found& chosen = found.front();
   for (const Found& other : found) {
     if (agree(chosen, other)) continue;
     d.error("cli.job",
-            fmt::format("{} say rank {} of {}, and {} rank {} of {}", chosen.place.source, chosen.place.rank,
+            fmt::format("{} say rank {} of {}, but {} say rank {} of {}", chosen.place.source, chosen.place.rank,
                         chosen.place.ranks, other.place.source, other.place.rank, other.place.ranks),
             {"Unset what is left over from elsewhere, or start the job with one launcher."});
     return std::nullopt;

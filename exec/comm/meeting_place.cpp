@@ -66,7 +66,7 @@ std::optional<sockaddr_in> address_of(const MeetingPlace& place, std::string& wh
   if (!at) {
     why = "no such host";
   } else if (at->sin_addr.s_addr == htonl(INADDR_ANY)) {
-    why = "0.0.0.0 is no address to meet at";
+    why = "ranks cannot meet at the address 0.0.0.0";
     at.reset();
   } else if (tcp::is_loopback(*at) && place.host != "localhost" && !place.host.starts_with("127.")) {
     at->sin_addr = interface_address().sin_addr;
@@ -111,7 +111,7 @@ std::optional<FoundPlace> find_place(const MeetingPlace& place, const std::strin
   const Socket file(open(place.file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   struct stat is {};
   if (file.number() < 0 || fstat(file.number(), &is) != 0) return no("the file is not there");
-  if (!S_ISREG(is.st_mode)) return no("it is no file");
+  if (!S_ISREG(is.st_mode)) return no("it is not a file");
   std::string text(4096, '\0');  // which is more than it is ever long
   const ssize_t got = read(file.number(), text.data(), text.size());
   text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
@@ -119,9 +119,9 @@ std::optional<FoundPlace> find_place(const MeetingPlace& place, const std::strin
   std::string kind, of_job, address, port;
   FoundPlace found;
   if (!(std::getline(in, kind) && std::getline(in, of_job))) return no("the file is not there");
-  if (kind != first_line || of_job != job) return no("the file is of another job");
+  if (kind != first_line || of_job != job) return no("the file belongs to another job");
   if (trusts_file && (is.st_uid != geteuid() || (is.st_mode & 077) != 0)) {
-    return no("the file is not this user's alone, so that its token may be known to others");
+    return no("other users have access to the file, so they may know its token");
   }
   in >> address >> port >> found.token;
   const auto at = tcp::address_of(address, port);

@@ -37,7 +37,7 @@ std::array<char, 64> boot_of_this_host() {
 const MpiCalls* load(const std::filesystem::path& module) {
   std::error_code ignored;
   if (!std::filesystem::exists(module, ignored)) {
-    throw Error("this orrery has no MPI: there is no " + module.string() +
+    throw Error("this orrery was built without MPI: there is no " + module.string() +
                 ".  Where an MPI library is installed (Debian: libopenmpi-dev), building again makes it.");
   }
   // The library loads parts of its own, which look for its symbols.
@@ -286,7 +286,7 @@ MpiWorld::MpiWorld(MpiSession& session, WaitOptions options, std::optional<std::
     : session_(session), options_(std::move(options)), ranks_(ranks.value_or(session.ranks())) {
   ORRERY_ASSERT(index(session.rank()) < ranks_ && ranks_ <= session.ranks(), session.rank(), ranks_);
   if (options_.ends > 1 && !session.threads()) {
-    throw Error(session.library() + " does not allow threads, and lanes side by side need them");
+    throw Error(session.library() + " does not allow threads, but lanes side by side need them");
   }
   options_.crowded = std::uint64_t{session.neighbours().size()} * options_.ends > std::thread::hardware_concurrency();
   for (std::uint32_t e = 0; e <= options_.ends; ++e) {

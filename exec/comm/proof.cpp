@@ -30,7 +30,8 @@ void prove_to_host(const Socket& s, const std::string& token, tcp::Clock::time_p
   } catch (const tcp::Gone& e) {
     throw tcp::Gone(std::string(e.what()) + " when it had seen this rank's proof: it may have another token");
   }
-  if (!same_digest(theirs, proof_of_host(token, own, host))) throw tcp::Gone("who listens there has another token");
+  if (!same_digest(theirs, proof_of_host(token, own, host)))
+    throw tcp::Gone("the process that listens there has another token");
 }
 
 }  // namespace orrery

@@ -47,7 +47,7 @@ std::optional<Reception::Guest> Reception::next(Clock::time_point until) {
       }
       if (step == Step::waits && Clock::now() >= w->until) {
         step = Step::is_wrong;
-        why = "it did not say in time who it is";
+        why = "it did not identify itself in time";
       }
       if (step == Step::is_wrong) count(w->address, why);
       w = step == Step::is_wrong ? waiting_.erase(w) : std::next(w);
@@ -77,7 +77,7 @@ void Reception::take_all() {
       }
     }
     if (one.number() < 0 || waiting_.size() == most_waiting) {
-      count(waiting_.front().address, "others came while it said nothing");
+      count(waiting_.front().address, "it sent nothing while other connections came");
       waiting_.pop_front();
     }
     if (one.number() < 0) continue;
@@ -98,7 +98,7 @@ Reception::Step Reception::advance(Waiting& w, std::string& why) const {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Step::waits;
     if (n <= 0) {
-      why = "it left before it had said who it is";
+      why = "it left before it identified itself";
       return Step::is_wrong;
     }
     w.got += static_cast<std::size_t>(n);
@@ -136,7 +136,7 @@ Reception::Step Reception::answer(Waiting& w, std::string& why) const {
     }
     case Waiting::Asked::hello: return Step::is_done;
   }
-  if (!said) why = "it left before it had said who it is";
+  if (!said) why = "it left before it identified itself";
   return said ? Step::goes_on : Step::is_wrong;
 }
 

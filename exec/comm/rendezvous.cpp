@@ -106,7 +106,8 @@ class Meeting {
       if (known) {
         peers[hello.rank] = std::move(guest.socket);
       } else {
-        reception.turn_away(guest, fmt::format("it says that it is rank {}, which is not missing", hello.rank));
+        reception.turn_away(guest,
+                            fmt::format("it says that it is rank {}, which this rank does not wait for", hello.rank));
       }
     }
     return met(std::move(peers), rows);
@@ -201,9 +202,9 @@ class Meeting {
   }
 
   [[nodiscard]] std::string what_is_wrong(const Hello& hello, const std::vector<Socket>& peers) const {
-    if (hello.job != hello_.job) return "rank 0 is of another job";
+    if (hello.job != hello_.job) return "rank 0 belongs to another job";
     if (hello.ranks != options_.ranks) {
-      return fmt::format("rank 0 expects {} ranks, and rank {} expects {}", options_.ranks, hello.rank, hello.ranks);
+      return fmt::format("rank 0 expects {} ranks, but rank {} expects {}", options_.ranks, hello.rank, hello.ranks);
     }
     if (hello.rank == 0 || hello.rank >= options_.ranks || peers[hello.rank].number() >= 0) {
       return fmt::format("two processes say that they are rank {}", hello.rank);
@@ -216,7 +217,7 @@ class Meeting {
 
   /// Asks until rank 0 is there. From then on this rank listens, on the interface by which it has come.
   Socket come_to_first(std::vector<Row>& rows, Socket& listening) {
-    std::string why = "nobody listens";
+    std::string why = "no process listens";
     const MeetingPlace& place = options_.place;
     do {
       const auto found = find_place(place, options_.job, options_.token.empty(), why);

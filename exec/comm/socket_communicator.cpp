@@ -400,7 +400,7 @@ void SocketWorld::begin_frame(Peer& peer) {
   const auto with_tag = [&](const Posted* p) { return p->message->tag == peer.in.tag; };
   if (peer.in.acknowledges != 0) {
     const auto sent = std::find_if(peer.sends.begin(), peer.sends.end(), with_tag);
-    if (sent == peer.sends.end()) return give_up_on(peer, "acknowledges what it was not sent");
+    if (sent == peer.sends.end()) return give_up_on(peer, "acknowledges a message that was not sent to it");
     (*sent)->partner_ready = peer.in.ready;
     finish(**sent);
     peer.sends.erase(sent);
@@ -419,7 +419,7 @@ void SocketWorld::begin_frame(Peer& peer) {
     peer.into.advance(0);
   } else {
     if (peer.in.bytes > most_early_bytes()) {
-      return give_up_on(peer, fmt::format("announces a message of {} bytes, and this host has {}", peer.in.bytes,
+      return give_up_on(peer, fmt::format("announces a message of {} bytes, but this host has {}", peer.in.bytes,
                                           most_early_bytes()));
     }
     Peer::Early& early = peer.early.emplace_back();

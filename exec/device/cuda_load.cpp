@@ -62,13 +62,18 @@ std::vector<std::string> cuda_devices_apart(const std::filesystem::path& module)
 }
 
 std::string cuda_state(const std::filesystem::path& module) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(module, ignored)) return "this orrery was built without CUDA";
   try {
     std::string why;
     const int count = load_cuda(module).count(why);
     if (count == 0) return "no GPU: " + why;
     return std::to_string(count) + (count == 1 ? " GPU" : " GPUs");
   } catch (const Error& e) {
-    return e.what();
+    std::string why = e.what();
+    const std::string folder = module.parent_path().string() + "/";
+    for (std::size_t at; (at = why.find(folder)) != std::string::npos;) why.erase(at, folder.size());
+    return why;
   }
 }
 

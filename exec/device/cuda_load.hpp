@@ -22,7 +22,8 @@ struct CudaCalls;
 /// once begun in a process, does not work in those that it forks. Throws Error where there is none, and why.
 [[nodiscard]] std::vector<std::string> cuda_devices_apart(const std::filesystem::path& module);
 
-/// One line for people: "2 GPUs", "no GPU: there is no NVIDIA driver", or what load_cuda throws.
+/// One line for people: "2 GPUs", "no GPU: there is no NVIDIA driver", or what load_cuda throws, without the folder
+/// that the module lies in.
 [[nodiscard]] std::string cuda_state(const std::filesystem::path& module);
 
 }  // namespace orrery

@@ -338,7 +338,8 @@ std::byte* DeviceRunner::staging(Queue& q, std::uint64_t bytes) {
   if (bytes <= q.staging_bytes) return q.staging;
   const std::uint64_t wanted = std::max(bytes, 2 * q.staging_bytes);
   std::byte* more = device_.allocate_host(wanted);
-  if (more == nullptr) throw Error("no memory for " + std::to_string(wanted) + " bytes that the host computes on");
+  if (more == nullptr)
+    throw Error("no memory for " + std::to_string(wanted) + " bytes of operands for kernels on the host");
   if (q.staging != nullptr) old_staging_.push_back(q.staging);
   q.staging = more;
   q.staging_bytes = wanted;

@@ -21,9 +21,9 @@ RunOptions on_streams(const RunOptions& options) {
 
 /// The reason why a rank's steps cannot be graphs; empty where they can.
 std::string graphs_hindered(const Program& program) {
-  if (program.mesh.size() > 1) return "ranks meet on the way, and are waited for by the host";
+  if (program.mesh.size() > 1) return "ranks communicate during a step, and the host has to wait for them";
   for (const Buffer& b : program.buffers) {
-    if (b.tier == Tier::disk) return "a graph has no copies to and from the disk";
+    if (b.tier == Tier::disk) return "a graph cannot hold copies to and from the disk";
   }
   return "";
 }
@@ -46,7 +46,8 @@ DeviceRun finished(RunResult result, const Device& device, const DeviceNotes& ke
                                           graphs.steps, graphs.built));
   }
   if (const auto names = kernels.host_kernels(); !names.empty()) {
-    run.notes.push_back(fmt::format("computed by the host for want of a kernel: {}", fmt::join(names, ", ")));
+    run.notes.push_back(
+        fmt::format("computed by the host, because the device has no kernel: {}", fmt::join(names, ", ")));
   }
   return run;
 }
@@ -93,7 +94,7 @@ std::optional<DeviceRun> execute_device_rank(ProcessWorld& world, Device& device
   return finished(*std::move(result), device, notes,
                   fmt::format("{} processes, each with a device; messages by NCCL {}", program.mesh.size(),
                               nccl_version_text(nccl.version)),
-                  issue, hindered.empty() ? "the launcher of processes looks on op by op" : hindered);
+                  issue, hindered.empty() ? "the launcher of processes follows the run op by op" : hindered);
 }
 
 }  // namespace orrery

@@ -26,7 +26,7 @@ NcclCalls::Type number_type(DType t) {
     case DType::u8: return NcclCalls::u8;
     case DType::f8: break;
   }
-  throw Error("a sum of f8 over ranks: NCCL has none in the formats of this program");
+  throw Error("NCCL cannot sum over ranks in this program's f8 formats");
 }
 
 NcclCalls::Reduction reduction_of(Collective::Reduction r) {

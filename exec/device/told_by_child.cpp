@@ -44,7 +44,7 @@ std::string told_by_child(const std::function<std::string()>& work) {
   while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
   }
   if (!WIFEXITED(state) || WEXITSTATUS(state) != 0 || text.empty()) {
-    throw Error("the process that was to answer ended without" +
+    throw Error("the child process ended without an answer" +
                 (WIFSIGNALED(state) ? " (signal " + std::to_string(WTERMSIG(state)) + ")" : std::string()));
   }
   return text;

@@ -55,7 +55,7 @@ RankFailure stalled_rank(const std::vector<Recording>& recordings) {
   const auto gave_up = std::find_if(recordings.begin(), recordings.end(),
                                     [](const Recording& r) { return r.state == RankState::gave_up; });
   if (gave_up == recordings.end()) {
-    return {RankFailure::Kind::left, Rank{0}, "the run ended, and no rank says why"};
+    return {RankFailure::Kind::left, Rank{0}, "the run ended, but no rank reports the cause"};
   }
   const Recording* at = &*gave_up;
   std::set<Rank> seen;
@@ -65,7 +65,7 @@ RankFailure stalled_rank(const std::vector<Recording>& recordings) {
   if (at->waits_for) at = &*gave_up;  // a circle
   return {RankFailure::Kind::stalled, at->rank,
           at == &*gave_up ? gave_up->message
-                          : fmt::format("rank {} holds the others up: {}", index(at->rank), gave_up->message)};
+                          : fmt::format("rank {} keeps the others waiting: {}", index(at->rank), gave_up->message)};
 }
 
 std::string recording_text(const Program& program, const Recording& r) {

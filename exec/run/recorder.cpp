@@ -79,7 +79,7 @@ Recorder::Recorder(const std::filesystem::path& path) {
   if (at != MAP_FAILED) page_ = static_cast<Page*>(at);
   if (page_ == nullptr || page_->kind != magic) {
     if (page_ != nullptr) munmap(page_, sizeof(Page));
-    throw Error(path.string() + " is no record of a rank's last operations, or of another version");
+    throw Error(path.string() + " is not a record of a rank's last operations, or is from another version");
   }
 }
 

@@ -39,7 +39,7 @@ std::optional<std::string> routing_text(const RoutingCounts& routing) {
     busiest = std::max(busiest, ratio);
   }
   return fmt::format(
-      "learned routing: messages to experts had room for {} rows, the most that may come of it, and {} ({:.1f} %) held "
+      "learned routing: messages to experts had room for {} rows, the largest possible number, and {} ({:.1f} %) held "
       "a "
       "token; {} of {} choices were dropped; the busiest expert, in layer {}, was chosen {:.2f} times as often as the "
       "mean",
@@ -75,7 +75,7 @@ Report report_of(const PlannedRun& run, const Program& program, const RunResult&
     report.assumptions.push_back(
         result.fp8_products
             ? "products of layers are made in fp8: E4M3, gradients E5M2, each matrix scaled by its largest element; "
-              "those with a size that is no multiple of 16 in bf16"
+              "those with a size that is not a multiple of 16 in bf16"
         : result.streams ? "products that other devices make in fp8 are made in bf16 here"
                          : "products that a device makes in fp8 are made in f32 here, of bf16 operands");
   }

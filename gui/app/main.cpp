@@ -40,7 +40,7 @@ std::filesystem::path session_folder() {
 QSize size_of(const QString& text) {
   const QStringList sides = text.split(u'x');
   if (sides.size() != 2) return {};
-  const QSize out(sides[0].toInt(), sides[1].toInt());  // 0 where it is no number
+  const QSize out(sides[0].toInt(), sides[1].toInt());  // 0 where it is not a number
   return out.width() > 0 && out.height() > 0 && out.width() <= 16'384 && out.height() <= 16'384 ? out : QSize();
 }
 
@@ -77,7 +77,7 @@ int main(int count, char** values) {
   const QCommandLineOption exported(QStringLiteral("export"),
                                     QStringLiteral("write every view as .png, .svg, .pdf and .csv, and end"),
                                     QStringLiteral("FOLDER"));
-  const QCommandLineOption size(QStringLiteral("size"), QStringLiteral("of the window, in pixels"),
+  const QCommandLineOption size(QStringLiteral("size"), QStringLiteral("size of the window, in pixels"),
                                 QStringLiteral("WIDTHxHEIGHT"), QStringLiteral("1280x800"));
   parser.addOptions({dark, data, pictures, exported, size});
   parser.process(*app);

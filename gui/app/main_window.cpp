@@ -153,7 +153,7 @@ void MainWindow::make_panels() {
   auto* memory = dock(tr("Memory"), QStringLiteral("memory-dock"), memory_, Qt::RightDockWidgetArea, 280);
   explanation_ = new QTextBrowser(this);
   explanation_->setObjectName(QStringLiteral("explanation"));
-  explanation_->setAccessibleName(tr("Explanation of the figure in hand"));
+  explanation_->setAccessibleName(tr("Explanation of the selected figure"));
   explanation_->setFrameShape(QFrame::NoFrame);
   auto* explained =
       dock(tr("Explanation"), QStringLiteral("explanation-dock"), explanation_, Qt::RightDockWidgetArea, 280);
@@ -316,7 +316,7 @@ void MainWindow::mark_outdated() {
        {static_cast<QWidget*>(memory_), static_cast<QWidget*>(explanation_), static_cast<QWidget*>(status_)}) {
     set_greyed(*panel, figures);
   }
-  const QString before = tr("Of the plan before: ");
+  const QString before = tr("For the previous plan: ");
   const QString plain = status_->text().startsWith(before) ? status_->text().mid(before.size()) : status_->text();
   status_->setText(figures ? before + plain : plain);
   const SimulatedPointer& step = timeline_->step();

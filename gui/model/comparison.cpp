@@ -56,13 +56,15 @@ Trace read_measured(const ComparisonSource& source, const Program& program) {
   for (const RankTrace& r : trace->ranks) {
     const std::uint32_t rank = index(r.rank);
     if (rank >= program.mesh.size()) {
-      throw Error(fmt::format("This trace is not of the plan {}: it has rank {}, and the plan has ranks 0 to {}.",
-                              source.run->run.plan.name, rank, program.mesh.size() - 1));
+      throw Error(
+          fmt::format("This trace does not belong to the plan {}: it has rank {}, but the plan has ranks 0 to {}.",
+                      source.run->run.plan.name, rank, program.mesh.size() - 1));
     }
     const std::uint64_t ops = op_count(program, program.classes[class_of(program, r.rank)].step);
     if (ops != r.spans.size()) {
-      throw Error(fmt::format("This trace is not of the plan {}: its rank {} has {} operations, and in the plan {}.",
-                              source.run->run.plan.name, rank, r.spans.size(), ops));
+      throw Error(fmt::format(
+          "This trace does not belong to the plan {}: its rank {} has {} operations, but in the plan it has {}.",
+          source.run->run.plan.name, rank, r.spans.size(), ops));
     }
   }
   return std::move(*trace);
@@ -201,7 +203,7 @@ PlanComparison beside_profile(const ComparisonSource& a, const ComparisonSource&
   const Program& program = *out.a.prediction->program;
   out.figures = compare(out.a.trace, program, step);
   if (!out.figures.same_plan) {
-    throw Error(fmt::format("This profile is not of the plan {}: {}.", out.a.prediction->run.plan.name,
+    throw Error(fmt::format("This profile does not belong to the plan {}: {}.", out.a.prediction->run.plan.name,
                             out.figures.mismatches.front()));
   }
   out.b = {b.name, true, out.a.prediction, {}, make_timeline(program, step)};
@@ -245,7 +247,7 @@ PlanComparison compare_sources(const ComparisonSource& a, const ComparisonSource
                           [&](const TimelineRank& m) { return m.rank == r.rank; });
     });
   } else if (measured) {
-    throw Error("The measured step is of another plan than the prediction.");
+    throw Error("The measured step belongs to another plan than the prediction.");
   } else {
     out.figures = compare(pb.report, pa.report);
   }
@@ -312,7 +314,7 @@ TableContent figures_table(const PlanComparison& c) {
 
 TableContent waterfall_table(const PlanComparison& c) {
   TableContent out;
-  out.headers = {tr("Compute lane, mean over ranks"), c.a.name, c.b.name, tr("Difference"), tr("Of the first step")};
+  out.headers = {tr("Compute lane, mean over ranks"), c.a.name, c.b.name, tr("Difference"), tr("Share of first step")};
   const double step = static_cast<double>(c.a.timeline.duration) * 1e-12;
   double a = 0.0, b = 0.0;
   const auto add = [&](const QString& name, double left, double right) {

@@ -22,7 +22,7 @@ std::string name_of(Measure m) { return QCoreApplication::translate("measure", l
 double measure_of(const PlannedRun& base, const std::vector<LessonChange>& changes, Measure m, const Pricer& price) {
   std::string why;
   auto run = with_changes(base, changes, why);
-  if (!run) throw Error("the lesson names a plan that cannot be: " + why);
+  if (!run) throw Error("the lesson names a plan that is not valid: " + why);
   auto priced = price(std::move(*run));
   if (priced == nullptr) throw Error("the lesson's cluster has no prices");
   return measured(m, predict_live(std::move(priced)));
@@ -82,7 +82,7 @@ Verdict judge_reach(const LessonQuestion& q, const PlannedRun& base, const std::
   const bool there = q.most ? value >= q.bound : value <= q.bound;
   const std::string is = fmt::format(fmt::runtime(tr("The {} is {}")), name_of(q.measure), text_of(q.measure, value));
   if (!there) {
-    return {false, fmt::format("{}, {} {}.", is, q.most ? tr("wanted is at least") : tr("wanted is at most"),
+    return {false, fmt::format("{}, {} {}.", is, q.most ? tr("and must be at least") : tr("and must be at most"),
                                text_of(q.measure, q.bound))};
   }
   if (q.fits && !p.report.fits) return {false, is + tr(", but the plan does not fit in memory.")};

@@ -88,7 +88,7 @@ std::optional<PlanDocument::Candidate> PlanDocument::look_at(const std::filesyst
   const auto text = read_text(file, d);
   if (!text) return std::nullopt;
   if (text->find('\0') != std::string::npos) {
-    d.error("gui.file", fmt::format("{} is no text", file.filename().string()), {known});
+    d.error("gui.file", fmt::format("{} is not a text file", file.filename().string()), {known});
     return std::nullopt;
   }
   const auto root = parse_toml(*text, name, d);
@@ -97,7 +97,7 @@ std::optional<PlanDocument::Candidate> PlanDocument::look_at(const std::filesyst
   if (root->has("plan") || root->has("mesh") || root->is_text("model") || root->is_text("cluster")) return plan();
   if (root->has("model")) return look_at_model(name, d);
   if (root->has("cluster")) return look_at_cluster(name, d);
-  d.error("gui.file", fmt::format("{} is nothing that can be shown here", file.filename().string()), {known});
+  d.error("gui.file", fmt::format("{} cannot be shown here", file.filename().string()), {known});
   return std::nullopt;
 }
 

@@ -68,7 +68,7 @@ TableContent results_table(const Prediction& now, const Prediction* baseline) {
 
 TableContent memory_table(const Report& r) {
   TableContent out;
-  out.headers = {tr("Stage"), tr("Process"), tr("Of device"), tr("Tensors")};
+  out.headers = {tr("Stage"), tr("Process"), tr("Share of device"), tr("Tensors")};
   for (std::size_t part = 0; part < memory_part_count; ++part) out.headers.push_back(memory_part_name(part));
   const Cell unknown{QStringLiteral("-")};
   for (const StageMemory& m : r.memory_by_stage) {
@@ -87,8 +87,8 @@ TableContent memory_table(const Report& r) {
 
 TableContent tensors_table(const PeakTensors& stage) {
   TableContent out;
-  out.headers = {tr("Tensor"), tr("Together"), tr("Of the peak"), tr("Count"),
-                 tr("Role"),   tr("Whose"),    tr("Shape"),       tr("Type")};
+  out.headers = {tr("Tensor"), tr("Together"), tr("Share of peak"), tr("Count"),
+                 tr("Role"),   tr("Whose"),    tr("Shape"),         tr("Type")};
   const auto share = [&](std::uint64_t n) {
     return percent(stage.bytes == 0 ? 0.0 : static_cast<double>(n) / static_cast<double>(stage.bytes));
   };
@@ -114,7 +114,7 @@ TableContent tensors_table(const PeakTensors& stage) {
 
 TableContent statistics_table(const std::vector<KindStatistics>& kinds, TimeRange range, std::size_t ranks) {
   TableContent out;
-  out.headers = {tr("Operation"), tr("Time"), tr("Of the range"), tr("Count"), tr("Mean")};
+  out.headers = {tr("Operation"), tr("Time"), tr("Share of range"), tr("Count"), tr("Mean")};
   const double whole = static_cast<double>(range.length()) * static_cast<double>(ranks);
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     const KindStatistics& k = kinds[i];
@@ -164,7 +164,7 @@ TableContent dependency_table(const Timeline& timeline, const std::optional<OpPl
 
 TableContent path_table(const StepAnalysis& analysis) {
   TableContent out;
-  out.headers = {tr("On the critical path"), tr("Time"), tr("Of the step"), tr("-10 % saves"), tr("Of the step")};
+  out.headers = {tr("On the critical path"), tr("Time"), tr("Share of step"), tr("-10 % saves"), tr("Share of step")};
   const std::int64_t step = analysis.path.steps.empty() ? 0 : analysis.path.steps.back().end;
   const auto seconds_of = [](std::int64_t t) { return Seconds::of(static_cast<double>(t) * 1e-12); };
   const auto share = [&](std::int64_t t) {

@@ -21,7 +21,7 @@ ComparePanel::ComparePanel(PlanDocument& document, std::function<QString(QWidget
   const auto add = [&](const char* name, const QString& label) {
     auto* combo = new QComboBox(this);
     combo->setObjectName(QLatin1String(name));
-    combo->addItem(tr("Plan in hand"));
+    combo->addItem(tr("Open plan"));
     combo->addItem(tr("Baseline"));
     combo->addItem(tr("File\u2026"));
     auto* text = new QLabel(label, this);
@@ -54,8 +54,9 @@ ComparePanel::ComparePanel(PlanDocument& document, std::function<QString(QWidget
   // Most comparisons come almost at once.
   told_soon_.setSingleShot(true);
   told_soon_.setInterval(300);
-  connect(&told_soon_, &QTimer::timeout, this,
-          [this] { view_->set_outdated(tr("Of the sides as they were before; those of now are being compared.")); });
+  connect(&told_soon_, &QTimer::timeout, this, [this] {
+    view_->set_outdated(tr("These figures are for the previous sides; the present ones are being compared."));
+  });
 }
 
 void ComparePanel::set_baseline(PredictionPointer p) {
@@ -107,7 +108,7 @@ ComparisonSource ComparePanel::source(const QComboBox& combo, const ComparisonSo
   switch (combo.currentIndex()) {
     case baseline: return {tr("baseline"), baseline_ ? baseline_->of : nullptr, {}};
     case file: return from_file;
-    default: return {tr("plan in hand"), plan_ ? plan_->of : nullptr, {}};
+    default: return {tr("open plan"), plan_ ? plan_->of : nullptr, {}};
   }
 }
 
@@ -115,7 +116,7 @@ void ComparePanel::compare() {
   ComparisonSource a = source(*first_, first_file_), b = source(*second_, second_file_);
   if (!a.trace_file.isEmpty()) {
     outdated_ = false;
-    return view_->set_message(tr("A measured trace is the second side; the first is what it is set against."));
+    return view_->set_message(tr("A measured trace is the second side; the first side is what it is compared with."));
   }
   if (!b.trace_file.isEmpty()) {
     // A measurement belongs to one plan: the first side, on the machine that it ran on; for a profile that is its own
@@ -129,8 +130,8 @@ void ComparePanel::compare() {
   outdated_ = false;
   if (!a.run || !b.run) {
     return view_->set_message(first_->currentIndex() == baseline && !baseline_
-                                  ? tr("No baseline is pinned. Edit, Pin as baseline (Ctrl+B) keeps the plan in hand, "
-                                       "and what it becomes is set against it.")
+                                  ? tr("No baseline is pinned. Edit, Pin as baseline (Ctrl+B) keeps the open plan, and "
+                                       "compares its later versions with it.")
                                   : tr("There is no plan yet."));
   }
   waiting_ = true;

@@ -26,7 +26,7 @@ void MetricCard::show_prediction(const Prediction& now, const Prediction* baseli
   change_ = baseline == nullptr ? MetricChange{} : change(metric_, now, *baseline);
   setAccessibleDescription(QString::fromStdString(reading_.text + ", " + reading_.note));
   setToolTip(change_.judged ? tr("Explain this figure")
-                            : tr("Not to be compared with the baseline: here %1")
+                            : tr("This cannot be compared with the baseline: here %1")
                                   .arg(QString::fromStdString(text_of(basis_differences(*baseline->of, *now.of)))));
   update();
 }
@@ -70,7 +70,7 @@ void MetricCard::paintEvent(QPaintEvent*) {
   small.setPointSizeF(font().pointSizeF() * 0.85);
   painter.setFont(small);
   painter.drawText(QRect(inside.x(), inside.y() + 3 * line - 2, inside.width(), line), Qt::AlignLeft | Qt::AlignVCenter,
-                   elided(small, !outdated_ ? reading_.note : tr("of the plan before").toStdString()));
+                   elided(small, !outdated_ ? reading_.note : tr("for the previous plan").toStdString()));
   if (!change_.text.empty() && !outdated_) {
     if (change_.judged) painter.setPen(change_.better ? good_colour(dark) : bad_colour(dark));
     // A sign tells better from worse, because colour alone is not enough.

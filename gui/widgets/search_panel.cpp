@@ -65,10 +65,8 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   limits_->setAccessibleName(tr("Limits of the search"));
   limits_->setPlaceholderText(tr("tensor=1d zero=0,1 schedule=1f1b,zb-v"));
   limits_->setToolTip(
-      tr("As --only takes them, separated by spaces: tensor=1d,2d,2.5d,3d; schedule=1f1b,...; zero=0,1,2,3; chunks=N; "
-         "context=off or its algorithms; replica=off; expert=off; inner_ring=off; recompute_layers=off; offload=off; "
-         "disks=off; offload_beside=off; grid_context=off; zero_chunks=off; parameter_chunks=off; zero_split=off. "
-         "What is not named stays free."));
+      tr("Keys and values as in plan files, separated by spaces, with several values for a key: tensor=4,8 zero=0,3 "
+         "schedule=1f1b,zb-v chunks=2 context=off. What is not named stays free. As --only of the command line"));
   limits_->setClearButtonEnabled(true);
   limits_->setVisible(false);
   controls->addWidget(limits_, 1);
@@ -95,7 +93,7 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   bar_->setAccessibleName(tr("How far the search is"));
   bar_->hide();  // of a search that runs
   progress->addWidget(bar_);
-  status_ = new QLabel(tr("Searches every plan for this model, workload and cluster, and proves which is best."), this);
+  status_ = new QLabel(tr("Searches for the best plans of this model, workload and cluster."), this);
   status_->setObjectName(QStringLiteral("search-status"));
   status_->setTextFormat(Qt::PlainText);
   status_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
@@ -254,7 +252,8 @@ void SearchPanel::mark_outdated() {
   if (now_ && on_.prices) {  // something was searched
     const std::vector<BasisDifference> basis = basis_differences(on_, *now_);
     if (!basis.empty()) {
-      why = tr("Found for what was there before: now %1. Search finds the plans for it.").arg(q(text_of(basis)));
+      why = tr("These plans are for the previous settings: now %1. Search finds the plans for them.")
+                .arg(q(text_of(basis)));
     }
   }
   outdated_->setText(why);

@@ -30,7 +30,8 @@ SettingsForm::SettingsForm(PlanDocument& document, QFormLayout& form, QWidget* p
   margin_->setInsertPolicy(QComboBox::NoInsert);
   margin_->setCompleter(nullptr);
   margin_->setToolTip(
-      tr("What a search keeps free on every device, beside what the process holds.\n\"auto\" is the measured error of "
+      tr("Memory that a search keeps free on every device, beside what the process holds.\n\"auto\" is the measured "
+         "error of "
          "memory; or a size as \"4 GiB\". As --memory-margin of the command line"));
   for (const char* size : {"auto", "0 B", "2 GiB", "4 GiB", "8 GiB", "16 GiB"}) margin_->addItem(QLatin1String(size));
   for (QComboBox* list : {software_, margin_}) {

@@ -66,7 +66,7 @@ TimelinePanel::TimelinePanel(Focus& focus, QWidget* parent) : QWidget(parent), f
   tables_ = new QTabWidget(split);
   tables_->setDocumentMode(true);
   add_table(statistics_, tr("Range"), tr("What the range holds"))->setObjectName(QStringLiteral("statistics"));
-  add_table(dependencies_, tr("Operation"), tr("What the operation in hand waits for, and who waits for it"))
+  add_table(dependencies_, tr("Operation"), tr("What the selected operation waits for, and what waits for it"))
       ->setObjectName(QStringLiteral("dependencies"));
   add_table(path_, tr("Critical path"), tr("The critical path by kind of operation"))
       ->setObjectName(QStringLiteral("critical-path"));

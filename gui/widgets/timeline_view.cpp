@@ -173,7 +173,7 @@ void TimelineView::paintEvent(QPaintEvent*) {
   painter.fillRect(viewport()->rect(), veil);
   painter.setPen(palette().color(QPalette::WindowText));
   painter.drawText(viewport()->rect().adjusted(label_width, ruler_height + 8, -8, -8),
-                   Qt::AlignHCenter | Qt::AlignTop | Qt::TextWordWrap, tr("Of the plan before."));
+                   Qt::AlignHCenter | Qt::AlignTop | Qt::TextWordWrap, tr("For the previous plan."));
 }
 
 void TimelineView::paint_rows(QPainter& painter) const {

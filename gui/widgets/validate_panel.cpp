@@ -35,16 +35,16 @@ ValidatePanel::ValidatePanel(PlanDocument& document, std::function<QStringList(Q
   steps_ = new QSpinBox(this);
   steps_->setRange(1, 100'000);
   steps_->setValue(5);
-  steps_->setToolTip(tr("Recorded steps, behind one of warm-up; the median one is compared"));
+  steps_->setToolTip(tr("Number of recorded steps, after one warm-up step; the median step is compared"));
   label->setBuddy(steps_);
   row->addWidget(steps_);
-  cancel_ = button(tr("Cance&l"), "validate-cancel", tr("End what runs, with all its processes"));
+  cancel_ = button(tr("Cance&l"), "validate-cancel", tr("Stop the run and all its processes"));
   calibrate_ = button(tr("Cali&brate"), "validate-calibrate",
-                      tr("Measure this machine, so that predictions for it hold: a minute or two"));
-  import_ =
-      button(tr("&Import\u2026"), "validate-import",
-             tr("A step of the plan in hand: what orrery run --trace recorded, or PyTorch's profiler on its cluster, "
-                "a file of each rank"));
+                      tr("Measure this machine, so that predictions for it hold; this takes a minute or two"));
+  import_ = button(
+      tr("&Import\u2026"), "validate-import",
+      tr("Import a step of the open plan: what orrery run --trace recorded, or PyTorch's profiler on its cluster, "
+         "a file of each rank"));
   row->addStretch(1);
   column->addLayout(row);
   auto* state = new QHBoxLayout;
@@ -62,7 +62,7 @@ ValidatePanel::ValidatePanel(PlanDocument& document, std::function<QStringList(Q
   column->addLayout(state);
   view_ = new CompareView(this);
   view_->set_message(
-      tr("Run here trains the plan in hand on this machine and sets every operation beside its "
+      tr("Run here trains the open plan on this machine and sets every operation beside its "
          "prediction. Example plans of this size: demo-2x2x2 and cpu-one-rank (File, Examples)."));
   column->addWidget(view_, 1);
 
@@ -172,8 +172,8 @@ void ValidatePanel::mark_outdated() {
   QString why;
   if (plan_ && shown_from_ && shown_from_ != plan_->of) {
     const std::vector<BasisDifference> basis = basis_differences(*shown_from_, *plan_->of);
-    why = basis.empty() ? tr("Of the plan before.")
-                        : tr("Of the plan before: now %1.").arg(QString::fromStdString(text_of(basis)));
+    why = basis.empty() ? tr("For the previous plan.")
+                        : tr("For the previous plan; now %1.").arg(QString::fromStdString(text_of(basis)));
   }
   view_->set_outdated(why);
   show_message();
@@ -182,7 +182,8 @@ void ValidatePanel::mark_outdated() {
 void ValidatePanel::show_message() {
   if (process_.is_running()) return;  // its progress is shown
   const bool before = said_of_ && plan_ && said_of_ != plan_->of && !said_.isEmpty();
-  message_->tell(before ? tr("Of the plan before: %1").arg(said_) : said_, before ? MessageLabel::Tone::plain : tone_);
+  message_->tell(before ? tr("For the previous plan: %1").arg(said_) : said_,
+                 before ? MessageLabel::Tone::plain : tone_);
 }
 
 void ValidatePanel::began(const QString& what) {

@@ -53,7 +53,7 @@ void VerdictStrip::show_verdict() {
   const bool known = prediction_->complete || !v.fits;
   const QString text = q(v.text), begun = text.left(1).toUpper() + text.mid(1);
   const auto tone = v.fits ? MessageLabel::Tone::good : MessageLabel::Tone::bad;
-  verdict_->tell(outdated_ ? tr("Of the plan before: %1").arg(text)
+  verdict_->tell(outdated_ ? tr("For the previous plan: %1").arg(text)
                  : known   ? begun
                            : tr("Counting what its processes hold\u2026"),
                  known && !outdated_ ? tone : MessageLabel::Tone::plain);

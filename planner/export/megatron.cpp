@@ -47,8 +47,8 @@ class Exporter {
     if (plan_.sequence_parallel) flag("--sequence-parallel");
     order();
     if (model_.architecture != Architecture::decoder || model_.latent) {
-      refuse("", "architecture", "the export knows no flags for BERT, vision transformers or latent attention",
-             {fmt::format("{} is no plain causal decoder.", model_.name)});
+      refuse("", "architecture", "the export has no flags for BERT, vision transformers or latent attention",
+             {fmt::format("{} is not a plain causal decoder.", model_.name)});
     }
     if (plan_.tensor != TensorAlgorithm::one_d) {
       refuse("plan.tensor", "tensor", "Megatron-LM has only 1D tensor parallelism",
@@ -70,27 +70,27 @@ class Exporter {
              {"Its schedule with one chunk per stage is 1F1B.", "Set schedule to 1f1b."});
     }
     if (plan_.mesh.size(Axis::replica) > 1) {
-      refuse("mesh.replica", "replica", "the export knows no flags for hybrid sharding",
+      refuse("mesh.replica", "replica", "the export has no flags for hybrid sharding",
              {"Set replica to 1, and data to the product of both."});
     }
     if (plan_.mesh.size(Axis::context) > 1) {
-      refuse("mesh.context", "context", "the export knows no flags for context parallelism",
+      refuse("mesh.context", "context", "the export has no flags for context parallelism",
              {"Set context to 1, and data to the product of both."});
     }
     if (plan_.offload_states != 0U) {
-      refuse("plan.offload_states", "offload", "the export knows no flags for optimizer states in host memory",
+      refuse("plan.offload_states", "offload", "the export has no flags for optimizer states in host memory",
              {"Leave out offload_states."});
     }
     if (plan_.offload_parameters != 0U) {
-      refuse("plan.offload_parameters", "offload", "the export knows no flags for parameters in host memory",
+      refuse("plan.offload_parameters", "offload", "the export has no flags for parameters in host memory",
              {"Leave out offload_parameters."});
     }
     if (plan_.offload_activations != 0U) {
-      refuse("plan.offload_activations", "offload", "the export knows no flags for activations in host memory",
+      refuse("plan.offload_activations", "offload", "the export has no flags for activations in host memory",
              {"Leave out offload_activations."});
     }
     if (model_.mixture) {
-      refuse("model", "mixture", "the export knows no flags for mixtures of experts",
+      refuse("model", "mixture", "the export has no flags for mixtures of experts",
              {fmt::format("{} has {} experts.", model_.name, model_.mixture->experts)});
     }
     if (plan_.zero_stage > 1) {
@@ -180,8 +180,9 @@ class Exporter {
       refuse("plan.recompute_layers", "recompute-layers",
              "Megatron-LM recomputes the attention core of all layers or none", {"Leave out recompute_layers."});
     } else if (plan_.recompute == Recompute::full && !std::equal(n.begin() + 1, n.end(), n.begin())) {
-      refuse("plan.recompute_layers", "recompute-layers", "Megatron-LM recomputes as many layers in every stage",
-             {fmt::format("recompute_layers is [{}].", fmt::join(n, ", ")), "Set all to the same."});
+      refuse("plan.recompute_layers", "recompute-layers",
+             "Megatron-LM recomputes the same number of layers in every stage",
+             {fmt::format("recompute_layers is [{}].", fmt::join(n, ", ")), "Set all entries to the same number."});
     }
   }
 
@@ -250,7 +251,7 @@ class Exporter {
   void optimizer() {
     const Optimizer& o = workload_.optimizer;
     if (moment_dtype(workload_) != state_dtype(workload_)) {
-      refuse("workload.moment_dtype", "optimizer", "the export knows no flags for moments of 1 or 2 bytes",
+      refuse("workload.moment_dtype", "optimizer", "the export has no flags for moments of 1 or 2 bytes",
              {"Leave out moment_dtype."});
     }
     switch (o.kind) {

@@ -120,8 +120,8 @@ void judge(Report& report, const PlannedRun& run, const Program& program, const 
   }
   if (retries > 0) {
     report.assumptions.push_back(
-        fmt::format("the caching allocator gives segments back {} times in two steps, each of which waits for the "
-                    "device; not in the step time",
+        fmt::format("in two steps the caching allocator gives segments back {} times, and each time waits for the "
+                    "device; the step time leaves that out",
                     retries));
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/counted.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
 #include "sim/net/fabric.hpp"
@@ -46,7 +47,7 @@ void read_wires(TomlTable& t, std::size_t before, std::size_t ends, std::vector<
       const std::size_t space = pair.find(' ');
       const std::string a = pair.substr(0, space), b = space == std::string::npos ? "" : pair.substr(space + 1);
       if (a.empty() || b.empty() || b.find(' ') != std::string::npos || a == b || a.size() > 64 || b.size() > 64) {
-        row.error("pairs", "fabric.wire", "a wire is not two names with one space between them",
+        row.error("pairs", "fabric.wire", "a wire must be two names with one space between them",
                   {fmt::format("It is \"{}\"; \"gpu0 switch0\" would be right.", pair.substr(0, 100))});
         break;
       }
@@ -79,9 +80,9 @@ std::vector<std::string> numbered(const char* name, std::uint32_t count) {
 void read_nvls(TomlTable& t, NodeWiring& node) {
   t.read("nvls", node.nvls, Need::optional);
   if (!node.nvls || !cables_to_nvlink_switch(node).empty()) return;
-  t.error(
-      "nvls", "fabric.nvls", "no switch joins all GPUs of a node by NVLink, so that none can add what they send",
-      {fmt::format("Of {} GPUs each needs an NVLink to the same switch; shape = \"nvswitch\" has them.", node.gpus)});
+  t.error("nvls", "fabric.nvls", "no switch joins all GPUs of a node by NVLink, so that none can add what they send",
+          {fmt::format("Each of the {} GPUs needs an NVLink to the same switch; shape = \"nvswitch\" has them.",
+                       node.gpus)});
 }
 
 NodeWiring read_wiring(TomlTable& t) {
@@ -169,7 +170,8 @@ TreeNetwork read_tree(TomlTable& t, const FabricSpec& f) {
   }
   if (below < ends) {
     t.error("down", "fabric.ends", "the tree holds fewer ends than there are NICs",
-            {fmt::format("It holds {}; {} nodes of {} NICs need {}.", below, f.nodes, f.node.nics, ends),
+            {fmt::format("It holds {}; {} of {} need {}.", below, counted(f.nodes, "node"), counted(f.node.nics, "NIC"),
+                         ends),
              fmt::format("The last level would need down = {}.",
                          (ends + below / down.back() - 1) / (below / down.back()))});
   }
@@ -191,8 +193,9 @@ TorusNetwork read_torus(TomlTable& t, const FabricSpec& f, bool cube) {
   std::uint64_t ends = torus.sizes.empty() ? 0 : 1;
   for (const std::uint32_t n : torus.sizes) ends = std::min<std::uint64_t>(ends * n, std::uint64_t{1} << 40);
   if (ends != f.nics()) {
-    t.error(cube ? "dimensions" : "sizes", "fabric.ends", "the shape has not as many ends as there are NICs",
-            {fmt::format("It has {}; {} nodes of {} NICs have {}.", ends, f.nodes, f.node.nics, f.nics())});
+    t.error(cube ? "dimensions" : "sizes", "fabric.ends", "the shape does not have one end for each NIC",
+            {fmt::format("It has {}; {} of {} have {}.", ends, counted(f.nodes, "node"), counted(f.node.nics, "NIC"),
+                         f.nics())});
   }
   return torus;
 }
@@ -217,8 +220,9 @@ Dragonfly read_dragonfly(TomlTable& t, const FabricSpec& f) {
   }
   const std::uint64_t ends = std::uint64_t{d.groups} * d.routers * d.ends;
   if (ends != f.nics()) {
-    t.error("ends", "fabric.ends", "the shape has not as many ends as there are NICs",
-            {fmt::format("It has {}; {} nodes of {} NICs have {}.", ends, f.nodes, f.node.nics, f.nics())});
+    t.error("ends", "fabric.ends", "the shape does not have one end for each NIC",
+            {fmt::format("It has {}; {} of {} have {}.", ends, counted(f.nodes, "node"), counted(f.node.nics, "NIC"),
+                         f.nics())});
   }
   if (ports * d.groups + std::uint64_t{d.groups} * d.routers * d.routers > most_cables) {
     t.error("routers", "fabric.size", "the dragonfly has too many cables", {"At most 2^29 are counted."});
@@ -241,8 +245,9 @@ ProductNetwork read_product(TomlTable& t, const FabricSpec& f) {
   }
   if (t.diagnostics().size() != before) return product;
   if (ends != f.nics()) {
-    t.error("dimensions", "fabric.ends", "the shape has not as many ends as there are NICs",
-            {fmt::format("It has {}; {} nodes of {} NICs have {}.", ends, f.nodes, f.node.nics, f.nics())});
+    t.error("dimensions", "fabric.ends", "the shape does not have one end for each NIC",
+            {fmt::format("It has {}; {} of {} have {}.", ends, counted(f.nodes, "node"), counted(f.node.nics, "NIC"),
+                         f.nics())});
   } else if (links_of(product.dimensions) > most_cables) {
     t.error("dimensions", "fabric.size", "the product has too many cables", {"At most 2^29 are counted."});
   }
@@ -328,8 +333,8 @@ NetworkShape read_network(TomlTable& t, const FabricSpec& f) {
   if (TreeNetwork* tree = std::get_if<TreeNetwork>(&network)) {
     tree->sharp = true;
   } else {
-    t.error("sharp", "fabric.sharp", "switches of this shape form no tree in which they could add",
-            {"shape = \"star\" and shape = \"fat_tree\" do."});
+    t.error("sharp", "fabric.sharp", "sharp needs switches that form a tree",
+            {"shape = \"star\" or shape = \"fat_tree\" would be right."});
   }
   return network;
 }

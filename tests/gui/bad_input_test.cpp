@@ -59,7 +59,7 @@ TEST_CASE("what is dropped and no plan, model or cluster is refused with a reaso
       {folder.path(), "this is a folder"},
       {folder.filePath(QStringLiteral("gone.toml")), "no such file"},
       {written(folder, "empty.toml", ""), "Known: plans"},
-      {written(folder, "picture.png", QByteArray("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16)), "no text"},
+      {written(folder, "picture.png", QByteArray("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16)), "is not a text file"},
       {written(folder, "half.toml", "[plan\nmodel ="), "half.toml:1"},
       {written(folder, "key.toml", "schema = 1\nmodel = \"tiny-gpt\"\nclustr = \"local-cpu\"\n"), "clust"},
       {written(folder, "list.json", "[1, 2"), "list.json"},
@@ -94,7 +94,7 @@ TEST_CASE("a trace that is none of the plan, or none at all, is refused in place
   // This is a profile, but with 2 ranks and not of the plan.
   panel.import(QStringLiteral(ORRERY_SOURCE_DIR "/tests/fuzz/seeds/profile/two-steps.json"));
   REQUIRE(until([&] { return panel.is_settled(); }));
-  CHECK(message.text().contains(QStringLiteral("of a run of 2 ranks, and the plan has")));
+  CHECK(message.text().contains(QStringLiteral("in a run of 2 ranks, but the plan has")));
   panel.import(written(folder, "report.sqlite", QByteArray("SQLite format 3\0", 16)));
   REQUIRE(until([&] { return panel.is_settled(); }));
   CHECK(message.text().contains(QStringLiteral("Nsight Systems")));

@@ -156,7 +156,7 @@ TEST_CASE("a run of the plan as a process, set beside its prediction, has the fi
   // A trace of another plan is refused, with the numbers.
   const auto other = example_run("cpu-one-rank");
   CHECK_THROWS_WITH(compare_sources({QStringLiteral("a"), other, {}}, {QStringLiteral("b"), other, trace}, go_on),
-                    Catch::Contains("not of the plan") && Catch::Contains("operations"));
+                    Catch::Contains("does not belong to the plan") && Catch::Contains("operations"));
   test::write(folder.file("broken.json"), "{");
   CHECK_THROWS_AS(
       compare_sources({QStringLiteral("a"), other, {}},

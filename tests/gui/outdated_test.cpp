@@ -152,7 +152,7 @@ TEST_CASE("what was measured of the plan before is marked as that", "[gui]") {
   REQUIRE(opened.settled());
   CHECK(panel.view().is_outdated());
   CHECK(child<QLabel>(panel, "compare-outdated").text().contains(QStringLiteral("workload.sequence")));
-  CHECK(message.text().startsWith(QStringLiteral("Of the plan before: ")));
+  CHECK(message.text().startsWith(QStringLiteral("For the previous plan: ")));
   window.document().history().undo();
   REQUIRE(opened.settled());
   CHECK_FALSE(panel.view().is_outdated());

@@ -65,7 +65,7 @@ TEST_CASE("of a job's processes the one that says what is wrong does not see the
   CHECK(ran.status == 22);
   const std::string text = test::contents(said);
   REQUIRE(text.size() > room);
-  CHECK(text.find("the plan has 8 ranks, and 2 processes were started [cli.world-size]") != std::string::npos);
+  CHECK(text.find("the plan has 8 ranks, but 2 processes were started [cli.world-size]") != std::string::npos);
 }
 
 TEST_CASE("bad input to several processes is said once, ends all of them, and with the status that is documented",
@@ -95,11 +95,11 @@ TEST_CASE("bad input to several processes is said once, ends all of them, and wi
     return "-c '" + rank(1) + " & " + rank(0) + "; s=$?; wait $!; exit $((10 * s + $?))'";
   };
   const std::vector<Wrong> all = {
-      {"wrong world size", demo + " --ranks 4", 2, {"--ranks is 4, and the plan has 8 ranks [cli.ranks]"}},
+      {"wrong world size", demo + " --ranks 4", 2, {"--ranks is 4, but the plan has 8 ranks [cli.ranks]"}},
       {"wrong world size of a job",
        two(demo),
        22,
-       {"the plan has 8 ranks, and 2 processes were started [cli.world-size]", "mpirun -n 8 orrery run"}},
+       {"the plan has 8 ranks, but 2 processes were started [cli.world-size]", "mpirun -n 8 orrery run"}},
       {"a peer that is missing",
        demo + " --backend cuda --rank 0 --world-size 8 --watchdog 1 --rendezvous " + file("alone"),
        3,

@@ -164,7 +164,7 @@ TEST_CASE("steps given to a device as graphs are those given op by op", "[parity
     const std::string notes = lines(graphs.notes);
     CAPTURE(notes);
     if (disk) {
-      CHECK(notes.find("no step was given to the device as a graph: a graph has no copies to and from the disk") !=
+      CHECK(notes.find("no step was given to the device as a graph: a graph cannot hold copies to and from the disk") !=
             std::string::npos);
     } else {
       CHECK(notes.find("given to the device as a graph each: 3 steps") != std::string::npos);
@@ -185,7 +185,7 @@ TEST_CASE("ranks that meet are given to a device op by op, and the report says w
   options.steps = 1;
   const DeviceRun done = execute_on_device(*device, "run device", program, run.workload,
                                            *synthetic_data(run.model.vocabulary, seed), options, Issue::graphs);
-  CHECK(lines(done.notes).find("no step was given to the device as a graph: ranks meet on the way") !=
+  CHECK(lines(done.notes).find("no step was given to the device as a graph: ranks communicate during a step") !=
         std::string::npos);
 }
 

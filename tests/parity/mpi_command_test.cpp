@@ -101,7 +101,7 @@ TEST_CASE("a wrong number of processes is said once, with the right one, and sta
   const test::TemporaryFolder folder;
   const test::Ran wrong = run_over_mpi(3, "run demo-2x2x2 --backend mpi --log " + folder.file("log"));
   CHECK(wrong.status == 2);
-  CHECK(occurrences(wrong.err, "the plan has 8 ranks, and 3 processes were started [cli.world-size]") == 1);
+  CHECK(occurrences(wrong.err, "the plan has 8 ranks, but 3 processes were started [cli.world-size]") == 1);
   CHECK(wrong.err.find("mpirun -n 8 orrery run") != std::string::npos);
   CHECK(wrong.out.empty());
   const auto event = nlohmann::json::parse(test::contents(folder.file("log")));

@@ -71,7 +71,7 @@ TEST_CASE("what fails before the first step stands in the log, once", "[processe
       test::run(ORRERY_PROGRAM, "run demo-2x2x2 --warmup 0 --steps 1 --checkpoint " + saved.file("training")).status ==
       0);
   const std::vector<std::tuple<std::string, int, std::string>> cases = {
-      {"run demo-2x2x2 --ranks 4", 2, "--ranks is 4, and the plan has 8 ranks"},
+      {"run demo-2x2x2 --ranks 4", 2, "--ranks is 4, but the plan has 8 ranks"},
       {"run demo-2x2x2 --ranks 8 --checkpoint " + saved.file("training"), 2, saved.file("training")},
       {"run demo-2x2x2 --checkpoint " + saved.file("training"), 2, saved.file("training")},
       {"run demo-2x2x2 --backend cuda --rank 0 --world-size 8 --watchdog 1 --rendezvous " + folder.file("place"), 3,

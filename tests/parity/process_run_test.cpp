@@ -85,7 +85,7 @@ TEST_CASE("a record keeps the last ops and outlives its writer", "[recorder]") {
 TEST_CASE("a file that is no record is refused", "[recorder]") {
   const test::TemporaryFolder folder;
   test::write(folder.file("other"), "something else");
-  CHECK_THROWS_WITH(Recorder(folder.file("other")), Catch::Contains("is no record"));
+  CHECK_THROWS_WITH(Recorder(folder.file("other")), Catch::Contains("is not a record"));
   CHECK_THROWS_WITH(Recorder(folder.file("missing")), Catch::Contains("cannot read the record"));
   CHECK_THROWS_WITH(Recorder(folder.file("no/folder"), Rank{0}, 1), Catch::Contains("cannot make the record"));
 }
@@ -109,5 +109,5 @@ TEST_CASE("tags keep apart in MPI what may be under way at the same time", "[com
 }
 
 TEST_CASE("a module that is not there is said to be missing", "[comm][mpi]") {
-  CHECK_THROWS_WITH(MpiSession("/nowhere/orrery_mpi.so"), Catch::Contains("this orrery has no MPI"));
+  CHECK_THROWS_WITH(MpiSession("/nowhere/orrery_mpi.so"), Catch::Contains("this orrery was built without MPI"));
 }

@@ -260,7 +260,7 @@ int count_devices(std::string& why) {
     static_cast<void>(cudaRuntimeGetVersion(&runtime));
     why = driver == 0 ? "there is no NVIDIA driver"
                       : "the NVIDIA driver is for CUDA " + version_text(driver) +
-                            ", and this orrery needs one for CUDA " + version_text(runtime) + " or later";
+                            ", but this orrery needs one for CUDA " + version_text(runtime) + " or later";
   } else if (code == cudaSuccess || code == cudaErrorNoDevice) {
     why = "there is no NVIDIA GPU, or CUDA_VISIBLE_DEVICES hides all of them";
   } else {

@@ -56,14 +56,14 @@ class Reader {
       return std::nullopt;
     }
     if (!root.IsMap()) {
-      source_.error({1, 1}, "import.kind", "this is no network of ASTRA-sim",
+      source_.error({1, 1}, "import.kind", "this is not a network of ASTRA-sim",
                     {"It has topology, npus_count, bandwidth and latency."});
       return std::nullopt;
     }
     for (const auto& entry : root) {
       const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
       if (key == "topology" || key == "npus_count" || key == "bandwidth" || key == "latency") continue;
-      source_.error(place(entry.first.Mark()), "import.key", fmt::format("\"{}\" is not known here", brief(key)),
+      source_.error(place(entry.first.Mark()), "import.key", fmt::format("the key \"{}\" is not known", brief(key)),
                     {"A network has topology, npus_count, bandwidth and latency."});
     }
     std::vector<ProductDimension> dimensions;
@@ -80,7 +80,7 @@ class Reader {
       } else if (name == "Switch") {
         dimensions[i].shape = Shape::switched;
       } else {
-        source_.error(place(topology[i].Mark()), "import.value", "a dimension of this shape is not known",
+        source_.error(place(topology[i].Mark()), "import.value", "the shape of a dimension is not known",
                       {fmt::format("It is \"{}\"; Ring, FullyConnected and Switch are.", brief(name))});
       }
     }
@@ -127,7 +127,8 @@ class Reader {
     const YAML::Node node = list(root, key);
     if (!node.IsSequence() || node.size() == 0) return;
     if (node.size() != count) {
-      source_.error(place(node.Mark()), "import.value", fmt::format("{} has not one value for each dimension", key),
+      source_.error(place(node.Mark()), "import.value",
+                    fmt::format("{} does not have one value for each dimension", key),
                     {fmt::format("It has {}; topology has {}.", node.size(), count)});
       return;
     }

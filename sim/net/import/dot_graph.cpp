@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
 #include "sim/net/import/source.hpp"
 
@@ -165,7 +166,7 @@ class Reader {
       const Place& p = places.back();
       if (p.name.empty() || p.name.size() > 64) {
         source_.error({}, "import.value", fmt::format("the name \"{}\" cannot be kept", brief(n)),
-                      {"1 to 64 characters are."});
+                      {"A name may have 1 to 64 characters."});
         return std::nullopt;
       }
       gpus += p.kind == Place::Kind::gpu ? 1 : 0;
@@ -177,10 +178,9 @@ class Reader {
     f.nodes = gpus == 0 ? static_cast<std::uint32_t>(nics) : nodes;
     if (nics == 0 || (gpus > 0 && (gpus % nodes != 0 || nics % nodes != 0 || gpus < nics))) {
       source_.error({}, "import.nodes", "the nodes of this graph are not alike",
-                    {fmt::format("It has {} GPUs (gpu0, node 1 gpu0) and {} NICs (nic0, node 1 nic 0) in {} nodes; "
-                                 "each node needs the same "
-                                 "number, and at least one NIC and as many GPUs.",
-                                 gpus, nics, nodes)});
+                    {fmt::format("It has {} (gpu0, node 1 gpu0) and {} (nic0, node 1 nic 0) in {}; each node needs the "
+                                 "same number of both, at least one NIC, and no fewer GPUs than NICs.",
+                                 counted(gpus, "GPU"), counted(nics, "NIC"), counted(nodes, "node"))});
       return std::nullopt;
     }
     f.node.gpus = gpus == 0 ? 1 : static_cast<std::uint32_t>(gpus / nodes);
@@ -239,7 +239,7 @@ class Reader {
                                   b.kind == Place::Kind::between || a.node >= f.nodes);
       if (e.a == e.b || crosses) {
         source_.error({}, "import.edge",
-                      fmt::format("\"{}\" -- \"{}\" is no cable", brief(names_[e.a]), brief(names_[e.b])),
+                      fmt::format("\"{}\" -- \"{}\" is not a cable", brief(names_[e.a]), brief(names_[e.b])),
                       {e.a == e.b ? "It leads from a vertex to itself." : "Only NICs lead out of a node."});
         return false;
       }
@@ -251,8 +251,8 @@ class Reader {
     }
     for (std::size_t n = 1; n < node_wires.size(); ++n) {
       if (inside[n] == inside[0] && node_wires[n] == node_wires[0]) continue;
-      source_.error({}, "import.nodes", fmt::format("node {} is wired otherwise than node 0", n),
-                    {"Nodes of a fabric are alike, and their cables stand in the same order."});
+      source_.error({}, "import.nodes", fmt::format("node {} is not wired like node 0", n),
+                    {"All nodes of a fabric must be alike, with their cables in the same order."});
       return false;
     }
     if (has_gpus) {

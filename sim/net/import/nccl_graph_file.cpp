@@ -30,7 +30,7 @@ class GraphReader {
     }
     const pugi::xml_node graphs = document.child("graphs");
     if (!graphs) {
-      source_.error({1, 1}, "import.kind", "these are no graphs of NCCL", {"Their root element is <graphs>."});
+      source_.error({1, 1}, "import.kind", "this is not a file of NCCL graphs", {"Its root element must be <graphs>."});
       return std::nullopt;
     }
     if (const std::string version = graphs.attribute("version").value(); version != "1") {
@@ -41,7 +41,7 @@ class GraphReader {
     for (const pugi::xml_node graph : graphs.children()) {
       if (graph.type() != pugi::node_element) continue;
       if (std::string_view(graph.name()) != "graph") {
-        source_.error(place(graph), "import.key", fmt::format("<{}> is not known here", brief(graph.name())),
+        source_.error(place(graph), "import.key", fmt::format("the element <{}> is not known", brief(graph.name())),
                       {"<graphs> has <graph>s."});
         continue;
       }
@@ -108,7 +108,7 @@ class GraphReader {
     for (const pugi::xml_node channel : graph.children()) {
       if (channel.type() != pugi::node_element) continue;
       if (std::string_view(channel.name()) != "channel") {
-        source_.error(place(channel), "import.key", fmt::format("<{}> is not known here", brief(channel.name())),
+        source_.error(place(channel), "import.key", fmt::format("the element <{}> is not known", brief(channel.name())),
                       {"A <graph> has <channel>s."});
         return;
       }
@@ -116,7 +116,7 @@ class GraphReader {
       ++counted_channels;
     }
     if (counted_channels != *channels) {
-      source_.error(place(graph), "import.value", "a graph has not as many channels as it says",
+      source_.error(place(graph), "import.value", "a graph does not have as many channels as it says",
                     {fmt::format("nchannels is {}; there are {}.", *channels, counted_channels)});
       return;
     }
@@ -136,7 +136,7 @@ class GraphReader {
         devices_.insert(*dev);
         order.push_back(*dev);
       } else {
-        source_.error(place(child), "import.key", fmt::format("<{}> is not known here", brief(name)),
+        source_.error(place(child), "import.key", fmt::format("the element <{}> is not known", brief(name)),
                       {"A <channel> has <gpu>s and <net>s."});
         return;
       }
@@ -158,8 +158,8 @@ class GraphReader {
   std::optional<NcclChannelReport> finish(const pugi::xml_node& graphs) {
     if (several_nodes_ && !nodes_) {
       source_.error(place(graphs), "import.nodes",
-                    "the channels leave the node, and the file does not say how many there are",
-                    {"--nodes says it: that of the run which dumped the graphs."});
+                    "the channels leave the node, but the file does not give the number of nodes",
+                    {"Give it with --nodes: the nodes of the run that dumped the graphs."});
       return std::nullopt;
     }
     if (!several_nodes_ && nodes_.value_or(1) != 1) {

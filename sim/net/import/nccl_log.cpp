@@ -4,6 +4,7 @@
 #include <charconv>
 #include <set>
 
+#include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "sim/net/import/nccl_channel_readers.hpp"
 
@@ -170,7 +171,7 @@ class LogReader {
     for (std::uint32_t i = 0; i < sorted.size(); ++i) {
       if (sorted[i] == i) continue;
       wrong(w, "a channel's ring does not pass every rank once",
-            fmt::format("It has {} ranks; rank {} is {}.", sorted.size(), std::min(sorted[i], i),
+            fmt::format("It has {}; rank {} is {}.", counted(sorted.size(), "rank"), std::min(sorted[i], i),
                         sorted[i] < i ? "there twice" : "missing"));
       return;
     }
@@ -182,8 +183,9 @@ class LogReader {
       communicators_.push_back({std::move(found), {line_->number, 1}, thread_, channels, {std::move(order)}});
     } else if (open == communicators_.rend() || open->rings.size() != channel || open->channels != channels ||
                open->rings.front().size() != order.size()) {
-      wrong(w, fmt::format("channel {} of {} does not follow the one before it", channel, channels),
-            "A communicator's channels are listed one after the other, from 00 on, of as many ranks each.");
+      wrong(
+          w, fmt::format("channel {} of {} does not follow the one before it", channel, channels),
+          "A communicator's channels are listed one after the other, from 00 on, each with the same number of ranks.");
     } else {
       open->rings.push_back(std::move(order));
     }
@@ -253,7 +255,7 @@ class LogReader {
     }
     if (c.found.nodes == 0 && !nodes) {
       source_.error(c.where, "import.nodes", "the log does not say on how many nodes the ranks are",
-                    {"Newer versions of NCCL print nNodes; else --nodes says it."});
+                    {"Newer versions of NCCL print nNodes; otherwise give --nodes."});
       return std::nullopt;
     }
     if (c.found.nodes != 0 && nodes && *nodes != c.found.nodes) {
@@ -264,7 +266,7 @@ class LogReader {
     out.nodes = c.found.nodes == 0 ? *nodes : c.found.nodes;
     if (out.nodes > out.ranks || out.ranks < 2) {
       source_.error(c.where, "import.gpus", "these ranks do not make a communicator on such nodes",
-                    {fmt::format("There are {} ranks and {} nodes.", out.ranks, out.nodes)});
+                    {fmt::format("The log has {} on {}.", counted(out.ranks, "rank"), counted(out.nodes, "node"))});
       return std::nullopt;
     }
     out.graphs = std::move(c.found.graphs);

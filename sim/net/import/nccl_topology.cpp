@@ -29,7 +29,7 @@ class Reader {
     }
     const pugi::xml_node system = document.child("system");
     if (!system) {
-      source_.error({1, 1}, "import.kind", "this is no topology of NCCL", {"Its root element is <system>."});
+      source_.error({1, 1}, "import.kind", "this is not a topology of NCCL", {"Its root element must be <system>."});
       return std::nullopt;
     }
     if (const std::string version = system.attribute("version").value(); version != "1" && version != "2") {
@@ -46,7 +46,7 @@ class Reader {
       for (const pugi::xml_node child : cpu.children()) visit(child, host, 0);
     }
     if (machines.size() > 1) {
-      source_.error(place(system), "import.nodes", "this dump is of several machines; that of one is read",
+      source_.error(place(system), "import.nodes", "this dump covers several machines; only a dump of one can be read",
                     {fmt::format("Its <cpu> have {} different values of host_hash.", machines.size())});
     }
     if (!source_.clean()) return std::nullopt;
@@ -224,8 +224,9 @@ class Reader {
       const bool amd = static_cast<bool>(g.gpu.attribute("gcn"));
       source_.error(
           place(g.gpu), "import.gpu", "the speed of this GPU's links is not known",
-          {fmt::format("Its {} is \"{}\"{}", amd ? "gcn" : "sm", brief(g.gpu.attribute(amd ? "gcn" : "sm").value()),
-                       amd ? "." : fmt::format("; name a GPU that has such links: --gpu, of {}.", gpu_link_names()))});
+          {fmt::format(
+              "Its {} is \"{}\"{}", amd ? "gcn" : "sm", brief(g.gpu.attribute(amd ? "gcn" : "sm").value()),
+              amd ? "." : fmt::format("; name a GPU that has such links with --gpu, one of {}.", gpu_link_names()))});
       return std::nullopt;
     }
     const int count = row.attribute("count").as_int();
@@ -253,16 +254,15 @@ class Reader {
   void add_links_of_skeleton(const pugi::xml_node& system) {
     if (gpus_.empty()) return;
     if (!options_.gpu) {
-      source_.error(place(system), "import.gpu",
-                    "this file has PCI devices alone; which NVLinks its GPUs have it cannot say",
-                    {fmt::format("Name the GPU: --gpu, of {}.", gpu_link_names())});
+      source_.error(place(system), "import.gpu", "this file has only PCI devices, not the NVLinks of its GPUs",
+                    {fmt::format("Name the GPU with --gpu, one of {}.", gpu_link_names())});
       return;
     }
     const GpuLinks& links = *gpu_links_named(*options_.gpu);
     if (links.kind == PeerLinks::none) return;
     if (links.kind != PeerLinks::switched) {
       source_.error(place(system), "import.gpu",
-                    fmt::format("how NVLinks join {} GPUs is not the same in all boxes", links.name),
+                    fmt::format("machines with {} GPUs differ in how NVLinks join them", links.name),
                     {"Import a dump (NCCL_TOPO_DUMP_FILE) or `nvidia-smi topo -m`; models/fabric has a DGX-1V."});
       return;
     }

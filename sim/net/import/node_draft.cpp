@@ -73,8 +73,8 @@ bool NodeDraft::bundle_nics(const Hops& hops, Source& source, Position where) {
     const bool far = !out.empty();
     for (std::size_t n = nics - nics % gpus; !far && n < nics; ++n) out.push_back(n);
     source.error(where, "import.nics", "the NICs cannot be shared out equally among the GPUs",
-                 {fmt::format("There are {} and {}; a fabric's node has at most as many NICs as GPUs, so that those "
-                              "of each GPU would be taken together.",
+                 {fmt::format("There are {} and {}; a fabric's node has at most as many NICs as GPUs, so the NICs of a "
+                              "GPU would be taken together.",
                               nics, gpus),
                   fmt::format("{}: --without {}",
                               far ? "Those that are far from every GPU, often those for storage, can be left out"

@@ -25,7 +25,7 @@ class Reader {
     for (const TextLine& line : lines_of(source_.text())) read_line(line);
     if (!source_.clean()) return std::nullopt;
     if (switches_.empty()) {
-      source_.error({1, 1}, "import.kind", "this names no switch", {"A line is: SwitchName=s0 Nodes=n[0-3]"});
+      source_.error({1, 1}, "import.kind", "this line names no switch", {"A line is: SwitchName=s0 Nodes=n[0-3]"});
       return std::nullopt;
     }
     if (!options_.nic) {
@@ -129,7 +129,7 @@ class Reader {
       } else if (key == "linkspeed") {
         source_.note("LinkSpeed is left out: Slurm gives it no unit and no effect");
       } else {
-        source_.error(where, "import.key", fmt::format("\"{}\" is not known here", brief(word)),
+        source_.error(where, "import.key", fmt::format("the key \"{}\" is not known", brief(word)),
                       {"A line has SwitchName, Nodes or Switches, and LinkSpeed."});
         return;
       }
@@ -137,8 +137,8 @@ class Reader {
     if (!any) return;
     if (s.name.empty() || has_nodes == has_switches || s.below.empty()) {
       if (source_.clean()) {
-        source_.error({line.number, 1}, "import.switch", "this line is no switch with what hangs on it",
-                      {"It has a SwitchName, and either Nodes or Switches: SwitchName=s0 Nodes=n[0-3]"});
+        source_.error({line.number, 1}, "import.switch", "this line does not give a switch and what hangs on it",
+                      {"It needs a SwitchName, and either Nodes or Switches: SwitchName=s0 Nodes=n[0-3]"});
       }
       return;
     }
@@ -220,7 +220,7 @@ class Reader {
     for (const Switch& s : switches_) {
       if (s.name.size() > 60 || s.name.starts_with("nic")) {
         source_.error(s.where, "import.switch", "the name of this switch cannot be kept",
-                      {"At most 60 characters, and not nic..., are."});
+                      {"A name may have at most 60 characters, and may not begin with nic."});
         return std::nullopt;
       }
       network.vertices.push_back(s.name);

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <map>
 
+#include "core/base/counted.hpp"
+
 namespace orrery::importing {
 namespace {
 
@@ -102,13 +104,14 @@ class Reader {
       return false;
     };
     if (words.front().text != out_.devices[row].name) {
-      return wrong(
-          words.front(), "a row of the matrix is missing",
-          fmt::format("This is \"{}\"; {} would be next.", brief(words.front().text), brief(out_.devices[row].name)));
+      return wrong(words.front(), "a row of the matrix is missing",
+                   fmt::format("This row is \"{}\"; {} should be next.", brief(words.front().text),
+                               brief(out_.devices[row].name)));
     }
     if (words.size() < devices + 1) {
       return wrong(words.front(), "a row of the matrix is too short",
-                   fmt::format("It has {} cells; {} devices have {}.", words.size() - 1, devices, devices));
+                   fmt::format("It has {}; {} have {}.", counted(words.size() - 1, "cell"), counted(devices, "device"),
+                               devices));
     }
     std::vector<SmiMatrix::Cell> cells;
     std::vector<std::size_t> offsets;

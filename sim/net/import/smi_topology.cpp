@@ -77,7 +77,7 @@ class Wiring {
 
   bool far_apart(std::size_t a, std::size_t b, const char* rule) {
     source_.error(source_.at(matrix_.offsets[a][b]), "import.matrix",
-                  fmt::format("{} and {} are far apart, and both are near to the same device", name(a), name(b)),
+                  fmt::format("{} and {} are far apart, but both are near to the same device", name(a), name(b)),
                   {rule});
     return false;
   }
@@ -87,7 +87,7 @@ class Wiring {
       for (std::size_t b = 0; b < a; ++b) {
         const SmiMatrix::Distance d = distance(a, b);
         if (groups.of(a) == groups.of(b) && d != SmiMatrix::unknown && d > level)
-          return far_apart(a, b, "What is below one PCIe switch is so with all others there.");
+          return far_apart(a, b, "All devices below one PCIe switch must be near to each other.");
       }
     }
     return true;
@@ -106,7 +106,7 @@ class Wiring {
         if (nodes.of(a) != nodes.of(b) || distance(a, b) != SmiMatrix::sys) continue;
         const std::set<std::string>& there = places[nodes.of(a)];
         if (there.size() > 1 || there.count("") != 0)
-          return far_apart(a, b, "What is in one NUMA node is so with all others there.");
+          return far_apart(a, b, "All devices in one NUMA node must be near to each other.");
         if (first.empty()) {
           first = fmt::format("{} and {}", name(b), name(a));
         } else {
@@ -259,7 +259,7 @@ class Wiring {
     const std::uint32_t told = *options_.nvlinks;
     if (told > links_.links || (told > 0 && bridge)) {
       source_.error(source_.at(matrix_.header), "import.nvlinks",
-                    bridge ? fmt::format("which {} a bridge joins, --nvlinks cannot say", links_.name)
+                    bridge ? fmt::format("--nvlinks cannot say which {} a bridge joins", links_.name)
                            : fmt::format("--nvlinks {} is more than {} has", told, links_.name),
                     {bridge ? std::string("The matrix of `nvidia-smi topo -m` shows it.")
                             : fmt::format("It has {}.", links_.links)});
@@ -285,8 +285,8 @@ class Wiring {
 
 std::optional<FabricSpec> read_smi_topology(Source& source, const ImportOptions& options) {
   if (!options.gpu) {
-    source.error({1, 1}, "import.gpu", "the matrix does not say which GPUs these are, nor how fast their links",
-                 {fmt::format("Name the GPU: --gpu, of {}.", gpu_link_names())});
+    source.error({1, 1}, "import.gpu", "the matrix does not say which GPUs these are, nor how fast their links are",
+                 {fmt::format("Name the GPU with --gpu, one of {}.", gpu_link_names())});
     return std::nullopt;
   }
   std::optional<SmiMatrix> matrix = read_smi_matrix(source);

@@ -70,7 +70,7 @@ TEST_CASE("cli.output: nothing is written over the input, or twice", "[error]") 
   for (const char* verb : {"estimate ", "simulate ", "run --steps 1 "}) {
     CAPTURE(verb);
     CHECK(refused(verb + plan + " -o " + plan) ==
-          "error: " + plan + " would be written over: it is the input [cli.output]\n");
+          "error: the output would overwrite the input " + plan + " [cli.output]\n");
   }
   const std::string both = folder.file("x.json");
   CHECK(refused("simulate " + plan + " -o " + both + " --trace " + both) ==
@@ -97,7 +97,8 @@ TEST_CASE("cli.flags: flags of show that do not go together", "[error]") {
         "error: --rank and --dot do not go together [cli.flags]\n"
         "  A Program is drawn block by block, not rank by rank.\n");
   CHECK(refused("show model gpt2-124m -o model.svg") ==
-        "error: model.svg would be no picture [cli.flags]\n  --dot draws a model, cluster, fabric, plan or program.\n");
+        "error: model.svg would not be a picture without --dot [cli.flags]\n  --dot draws a model, cluster, fabric, "
+        "plan or program.\n");
   const Ran both = run(ORRERY_PROGRAM, "show model gpt2-124m --dot --json");
   CHECK(both.status == 2);
   CHECK(both.err == "error: --dot and --json do not go together [cli.flags]\n  A graph is text for Graphviz.\n");
@@ -156,8 +157,8 @@ TEST_CASE("workload.range, workload.dropout: flags are checked like files", "[er
   CHECK(refused("plan --model tiny-gpt --cluster local-cpu --batch 0 --seq 128") ==
         "error: batch is out of range [workload.range]\n  It is 0; from 1 to 16777216 is allowed.\n");
   CHECK(refused(tiny + "--dropout nan") ==
-        "error: hidden_dropout is a probability below 1 [workload.dropout]\n  It is nan.\n"
-        "error: attention_dropout is a probability below 1 [workload.dropout]\n  It is nan.\n");
+        "error: hidden_dropout must be from 0 to below 1 [workload.dropout]\n  It is nan.\n"
+        "error: attention_dropout must be from 0 to below 1 [workload.dropout]\n  It is nan.\n");
 }
 
 TEST_CASE("workload.sequence: longer than the model's positions", "[error]") {
@@ -206,15 +207,15 @@ TEST_CASE("cli.software: programs that are not known, or not for such devices", 
         "  Known: auto, none, megatron-lm-2022, megatron-deepspeed-2022, megatron-core, nemo, megatron-bridge-25.09, "
         "megatron-bridge-26.06, torchtitan, llm-foundry.\n");
   CHECK(refused("simulate demo-2x2x2 --software nemo") ==
-        "error: --software nemo is of GPUs, and the cluster's devices are CPU cores [cli.software]\n"
-        "  What is measured holds the costs of the software that ran; --software none takes it as it is.\n");
+        "error: --software nemo is for GPUs, but the cluster's devices are CPU cores [cli.software]\n"
+        "  Measured constants already hold the costs of the software that ran; use --software none.\n");
 }
 
 TEST_CASE("cli.calibration: constants of another device", "[error]") {
   const std::string file = std::string(ORRERY_SOURCE_DIR) + "/models/calibration/a100-80.toml";
   CHECK(refused("estimate llama-3-70b-8-dgx-h100 --calibration " + file) ==
-        "error: the calibration is of another device (" + file +
-            ") [cli.calibration]\n  It is of a100-80; the cluster has H100.\n");
+        "error: the calibration is for another device (" + file +
+            ") [cli.calibration]\n  It is for a100-80; the cluster has H100.\n");
 }
 
 TEST_CASE("cli.kind: what cannot be shown or recognised", "[error]") {
@@ -224,8 +225,8 @@ TEST_CASE("cli.kind: what cannot be shown or recognised", "[error]") {
   write(folder.file("empty"), "");
   CHECK(refused("check " + folder.file("empty")) ==
         folder.file("empty") +
-            ": error: this is no file of ours [cli.kind]\n"
-            "  A TOML file of ours has a table [model], [workload], "
+            ": error: this is not a file that Orrery knows [cli.kind]\n"
+            "  A TOML file of Orrery has a table [model], [workload], "
             "[device], [cluster], [fabric], [plan] or [[step]] (a lesson), or is a calibration.\n");
 }
 
@@ -245,7 +246,7 @@ TEST_CASE("a given cluster takes the place of the plan's", "[error]") {
 
 TEST_CASE("cli.explain: only plans of one model and cluster differ by decisions", "[error]") {
   CHECK(refused("explain demo-2x2x2 llama-3-70b-8-dgx-h100") ==
-        "error: the plans are not of the same thing [cli.explain]\n  model: tiny-gpt | llama-3-70b\n"
+        "error: the plans differ in model, workload or cluster [cli.explain]\n  model: tiny-gpt | llama-3-70b\n"
         "  cluster: local-cpu of 8 cpu-core | dgx-h100 of 64 H100\n"
         "  --cluster and "
         "--gpus put both on one cluster; orrery compare sets such plans side by side.\n");
@@ -272,13 +273,13 @@ TEST_CASE("cli.stragglers: more slow ranks than the plan has", "[error]") {
 }
 
 TEST_CASE("cli.ranks, cli.records, cli.heartbeat: processes that cannot be started so", "[error]") {
-  CHECK(refused("run demo-2x2x2 --ranks 4") == "error: --ranks is 4, and the plan has 8 ranks [cli.ranks]\n");
+  CHECK(refused("run demo-2x2x2 --ranks 4") == "error: --ranks is 4, but the plan has 8 ranks [cli.ranks]\n");
   CHECK(refused("run demo-2x2x2 --ranks 8 --backend mpi") ==
-        "error: --ranks starts processes; those of --backend mpi are started by mpirun or srun [cli.ranks]\n");
+        "error: --ranks starts processes, but mpirun or srun starts those of --backend mpi [cli.ranks]\n");
   CHECK(refused("run demo-2x2x2 --ranks 8 --records /no/folder") ==
-        "error: --records names no folder: /no/folder [cli.records]\n");
+        "error: --records: /no/folder is not a folder [cli.records]\n");
   CHECK(refused("run demo-2x2x2 --ranks 8 --heartbeat 0.01") ==
-        "error: --heartbeat is from 0.1 to 1000000 [cli.heartbeat]\n");
+        "error: --heartbeat is 0.01; it must be from 0.1 to 1000000 [cli.heartbeat]\n");
 }
 
 TEST_CASE("cli.gpu, cli.share-gpu: what goes with --backend cuda", "[error]") {
@@ -286,11 +287,11 @@ TEST_CASE("cli.gpu, cli.share-gpu: what goes with --backend cuda", "[error]") {
   CHECK(refused("run demo-2x2x2 --graphs on") == "error: --graphs is for --backend cuda [cli.gpu]\n");
   CHECK(refused("run demo-2x2x2 --backend mpi --gpu 1") == "error: --gpu is for --backend cuda [cli.gpu]\n");
   CHECK(refused("run demo-2x2x2 --backend cuda") ==
-        "error: the plan has 8 ranks, and this is one process [cli.share-gpu]\n"
-        "  With --ranks 8 each is a process with a GPU; torchrun, mpirun and srun start them, too.\n"
+        "error: the plan has 8 ranks, but this is one process [cli.share-gpu]\n"
+        "  With --ranks 8 each rank is a process with a GPU; torchrun, mpirun and srun start them, too.\n"
         "  With --share-gpu all of them take turns on one GPU: the same numbers, but not the times of as many GPUs.\n");
   CHECK(refused("run demo-2x2x2 --backend cuda --ranks 4") ==
-        "error: --ranks is 4, and the plan has 8 ranks [cli.ranks]\n");
+        "error: --ranks is 4, but the plan has 8 ranks [cli.ranks]\n");
 }
 
 TEST_CASE("cli.job: which rank a process is, said badly", "[error]") {
@@ -299,11 +300,11 @@ TEST_CASE("cli.job: which rank a process is, said badly", "[error]") {
   CHECK(refused("run demo-2x2x2 --backend cuda --rank 1") ==
         "error: --rank needs --world-size, the number of ranks [cli.job]\n");
   CHECK(refused("run demo-2x2x2 --backend cuda --share-gpu --rendezvous here:1") ==
-        "error: --rendezvous is for one of a job's processes, and nothing says which one this is [cli.job]\n"
-        "  Say --rank and --world-size, or start the job by torchrun, mpirun or srun.\n");
+        "error: --rendezvous is for a process of a job, but nothing says which one this is [cli.job]\n"
+        "  Give --rank and --world-size, or start the job by torchrun, mpirun or srun.\n");
   CHECK(refused("run demo-2x2x2 --backend cuda --ranks 8 --rendezvous here:1") ==
         "error: --ranks starts all processes here, and --rank, --world-size, --local-rank, --rendezvous, --token-file "
-        "and --no-token are for those that others start [cli.job]\n");
+        "and --no-token are for processes that a launcher starts [cli.job]\n");
   CHECK(
       refused("run demo-2x2x2 --backend cuda --rank 1 --world-size 8") ==
       "error: the flags --rank and --world-size say rank 1 of 8, but not where the ranks meet [cli.job]\n"
@@ -316,15 +317,17 @@ TEST_CASE("cli.token: ranks of several hosts without a secret, and one that is n
   const std::string run = "run demo-2x2x2 --backend cuda --rank 1 --world-size 8 --rendezvous ";
   CHECK(refused(run + "192.0.2.1:29999") ==
         "error: ranks that meet at 192.0.2.1:29999 need a token, so that no stranger joins them [cli.token]\n"
-        "  All of them are given the same, in the variable ORRERY_TOKEN or by --token-file FILE.\n" +
-            made + "  --rendezvous FILE, in a folder that all hosts see, needs none; --no-token goes without.\n");
+        "  Give all of them the same token, in the variable ORRERY_TOKEN or by --token-file FILE.\n" +
+            made +
+            "  --rendezvous FILE, in a folder that all hosts see, needs no token; with --no-token ranks meet without "
+            "one.\n");
   const TemporaryFolder folder;
   const std::string file = folder.file("token");
   const std::string with_file = run + "127.0.0.1:9 --token-file " + file;
   CHECK(refused(with_file) == "error: --token-file: " + file + " cannot be read [cli.token]\n");
   write(file, "  fifteen letters \n");
   std::filesystem::permissions(file, std::filesystem::perms(0640));
-  CHECK(refused(with_file) == "error: --token-file: others than you may read " + file +
+  CHECK(refused(with_file) == "error: --token-file: other users have access to " + file +
                                   " (mode 0640) [cli.token]\n  chmod 600 makes it yours alone.\n");
   std::filesystem::permissions(file, std::filesystem::perms(0600));
   CHECK(refused(with_file) ==
@@ -338,16 +341,18 @@ TEST_CASE("cli.token: ranks of several hosts without a secret, and one that is n
 
 TEST_CASE("cli.steps, cli.warmup, cli.noise, cli.slowdown, cli.tolerance, cli.watchdog: numbers out of range",
           "[error]") {
-  CHECK(refused("run demo-2x2x2 --warmup 99999999999") == "error: --warmup is from 0 to 1000000000 [cli.warmup]\n");
-  CHECK(refused("run demo-2x2x2 --steps 0") == "error: --steps is from 1 to 1000000000 [cli.steps]\n");
+  CHECK(refused("run demo-2x2x2 --warmup 99999999999") ==
+        "error: --warmup is 99999999999; it must be from 0 to 1000000000 [cli.warmup]\n");
+  CHECK(refused("run demo-2x2x2 --steps 0") == "error: --steps is 0; it must be from 1 to 1000000000 [cli.steps]\n");
   CHECK(refused("run demo-2x2x2 --watchdog nan") ==
-        "error: --watchdog is above 0 and at most 1000000 [cli.watchdog]\n");
-  CHECK(refused("simulate demo-2x2x2 --noise -1") == "error: --noise is from 0 to 10 [cli.noise]\n");
+        "error: --watchdog is nan; it must be above 0 and at most 1000000 [cli.watchdog]\n");
+  CHECK(refused("simulate demo-2x2x2 --noise -1") == "error: --noise is -1; it must be from 0 to 10 [cli.noise]\n");
   for (const char* factor : {"0.9", "nan", "1001"}) {
     CHECK(refused("simulate demo-2x2x2 --stragglers 1 --slowdown " + std::string(factor)) ==
-          "error: --slowdown is from 1 to 1000 [cli.slowdown]\n");
+          "error: --slowdown is " + std::string(factor) + "; it must be from 1 to 1000 [cli.slowdown]\n");
   }
-  CHECK(refused("compare a.json b.json --tolerance nan") == "error: a tolerance is a number from 0 [cli.tolerance]\n");
+  CHECK(refused("compare a.json b.json --tolerance nan") ==
+        "error: a tolerance must be a number from 0 [cli.tolerance]\n");
 }
 
 TEST_CASE("cli.cluster: a plan without a cluster cannot be priced", "[error]") {
@@ -366,7 +371,7 @@ TEST_CASE("cli.compare: things of different kinds", "[error]") {
   CHECK(run(ORRERY_PROGRAM, "estimate demo-2x2x2 -o " + folder.file("r.json")).status == 0);
   CHECK(refused("compare demo-2x2x2 " + folder.file("r.json")) ==
         "error: a plan cannot be compared with a report [cli.compare]\n"
-        "  Two traces, two reports or two plans can.\n");
+        "  Two traces, two reports or two plans can be compared.\n");
 }
 
 TEST_CASE("cli.compare: traces that are not of the given plan", "[error]") {
@@ -374,7 +379,8 @@ TEST_CASE("cli.compare: traces that are not of the given plan", "[error]") {
   const std::string trace = folder.file("t.json");
   CHECK(run(ORRERY_PROGRAM, "simulate demo-2x2x2 --trace " + trace).status == 0);
   CHECK(refused("compare " + trace + " " + trace + " --plan cpu-one-rank")
-            .find(trace + ": error: this trace is not of the plan cpu-one-rank [cli.compare]\n  Rank 0 has ") == 0);
+            .find(trace +
+                  ": error: this trace does not belong to the plan cpu-one-rank [cli.compare]\n  Rank 0 has ") == 0);
   CHECK(run(ORRERY_PROGRAM, "compare " + trace + " " + trace + " --plan demo-2x2x2").status == 0);
 }
 
@@ -423,8 +429,9 @@ TEST_CASE("mistakes in a file are all shown, with line and column", "[error]") {
 TEST_CASE("cli.rope-scaling: run refuses what its kernels do not do", "[error]") {
   const std::string plan = std::string(ORRERY_SOURCE_DIR) + "/tests/error/cli/given/scaled.toml";
   CHECK(refused("run " + plan) ==
-        "error: scaled scales its rotary angles (llama3), which no kernel here does [cli.rope-scaling]\n"
-        "  estimate and simulate hold, since it costs nothing. To train with plain angles, leave rope_scaling out.\n");
+        "error: scaled scales its rotary angles (llama3), and no kernel here can do that [cli.rope-scaling]\n"
+        "  estimate and simulate remain right, since scaling costs nothing. To train with plain angles, leave "
+        "rope_scaling out.\n");
   const Ran estimate = run(ORRERY_PROGRAM, "estimate --cluster local-cpu " + plan);
   CHECK(estimate.status == 0);
   CHECK(estimate.out.find("scaled rotary angles (llama3) cost what plain ones do") != std::string::npos);
@@ -434,7 +441,7 @@ TEST_CASE("workload.data: every verb that reads a plan refuses its token file al
   const std::string plan = std::string(ORRERY_SOURCE_DIR) + "/tests/error/cli/given/endless.toml";
   for (const char* verb : {"check ", "estimate ", "simulate ", "run "}) {
     CHECK(refused(verb + plan) == plan +
-                                      ":10:8: error: the token file is no regular file [workload.data]\n"
+                                      ":10:8: error: the token file is not a regular file [workload.data]\n"
                                       "   10 | data = \"/dev/zero\"\n"
                                       "      |        ^\n"
                                       "  It is looked for at /dev/zero.\n");

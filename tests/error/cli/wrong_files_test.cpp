@@ -26,28 +26,28 @@ TEST_CASE("cli.kind: a file of another kind is one mistake", "[error]") {
   const std::string model = models + "model/llama-3-8b.toml";
   const std::string cluster = models + "cluster/dgx-h100.toml";
   for (const char* verb : {"estimate ", "simulate ", "run ", "explain ", "show plan ", "show program "}) {
-    CHECK(refused(verb + model) == model + ": error: this is a model, where a plan is wanted [cli.kind]\n");
+    CHECK(refused(verb + model) == model + ": error: this is a model, but a plan is needed [cli.kind]\n");
   }
   CHECK(refused("plan --cluster dgx-h100 --batch 8 --seq 128 --model " + cluster) ==
-        cluster + ": error: this is a cluster, where a model or a Hugging Face config is wanted [cli.kind]\n");
+        cluster + ": error: this is a cluster, but a model or a Hugging Face config is needed [cli.kind]\n");
   CHECK(refused("plan --model llama-3-8b --batch 8 --seq 128 --cluster " + model) ==
-        model + ": error: this is a model, where a cluster is wanted [cli.kind]\n");
+        model + ": error: this is a model, but a cluster is needed [cli.kind]\n");
   CHECK(refused("estimate demo-2x2x2 --calibration " + model) ==
-        model + ": error: this is a model, where a calibration is wanted [cli.kind]\n");
+        model + ": error: this is a model, but a calibration is needed [cli.kind]\n");
   const TemporaryFolder folder;
   const std::string report = folder.file("r.json");
   CHECK(run(ORRERY_PROGRAM, "estimate demo-2x2x2 -o " + report).status == 0);
-  CHECK(refused("estimate " + report) == report + ": error: this is a report, where a plan is wanted [cli.kind]\n");
+  CHECK(refused("estimate " + report) == report + ": error: this is a report, but a plan is needed [cli.kind]\n");
   write(folder.file("a.json"), "{\"a\": 1}");
   CHECK(refused("plan --cluster dgx-h100 --batch 8 --seq 128 --model " + folder.file("a.json")) ==
         folder.file("a.json") +
-            ": error: this is JSON of an unknown kind, where a model or a Hugging Face config is wanted [cli.kind]\n");
+            ": error: this is JSON of an unknown kind, but a model or a Hugging Face config is needed [cli.kind]\n");
   for (const char* text : {"{\"a\": 1}", "[1, 2]"}) {
     write(folder.file("a.json"), text);
     CHECK(refused("check " + folder.file("a.json")) ==
           folder.file("a.json") +
-              ": error: this is no file of ours [cli.kind]\n"
-              "  JSON of ours is a report or a trace; a Hugging Face config.json names its model_type.\n");
+              ": error: this is not a file that Orrery knows [cli.kind]\n"
+              "  A JSON file of Orrery is a report or a trace; a Hugging Face config.json names its model_type.\n");
   }
 }
 
@@ -92,7 +92,7 @@ TEST_CASE("cli.arguments: what stands twice, lacks its value or is too much", "[
   CHECK(refused("plan --model") == "error: --model needs a value [cli.arguments]\n" + help);
   CHECK(refused("plan --model --seq 8") == "error: --model needs a value [cli.arguments]\n" + help);
   CHECK(refused("plan --model a --model=b") == "error: --model is given twice [cli.arguments]\n" + help);
-  CHECK(refused("plan --space=yes") == "error: --space takes no value, and has \"yes\" [cli.arguments]\n" + help);
+  CHECK(refused("plan --space=yes") == "error: --space takes no value, but \"yes\" was given [cli.arguments]\n" + help);
   CHECK(refused("plan x") == "error: \"x\" is one argument too many [cli.arguments]\n" + help);
   CHECK(refused("check a b c") ==
         "error: \"b\" is one argument too many [cli.arguments]\n  orrery check takes FILE.\n"
@@ -103,9 +103,9 @@ TEST_CASE("cli.arguments: what stands twice, lacks its value or is too much", "[
 
 TEST_CASE("cli.flags: names of drawings that say another kind", "[error]") {
   CHECK(refused("study mlp-sharding --svg x.png") ==
-        "error: --svg draws an .svg file, and x.png is none [cli.flags]\n");
+        "error: --svg draws an .svg file, and x.png is not one [cli.flags]\n");
   CHECK(refused("show model gpt2-124m --dot -o x.jpg") ==
-        "error: x.jpg says no kind of drawing [cli.flags]\n"
+        "error: x.jpg does not end in a known kind of drawing [cli.flags]\n"
         "  A name that ends in .svg, .png or .pdf is drawn by Graphviz; .dot and .gv hold the graph as text.\n");
   CHECK(!std::filesystem::exists("x.png"));
 }
@@ -119,12 +119,12 @@ TEST_CASE("cli.compare: reports and traces of different plans", "[error]") {
   const std::string a = made("estimate demo-2x2x2", "-o", "a.json");
   const std::string b = made("estimate cpu-one-rank", "-o", "b.json");
   CHECK(refused("compare " + a + " " + b) ==
-        "error: the two reports are not of the same plan [cli.compare]\n"
-        "  one is of the plan demo-2x2x2, the other of cpu-one-rank.\n"
+        "error: the two reports do not belong to the same plan [cli.compare]\n"
+        "  one belongs to the plan demo-2x2x2, the other to cpu-one-rank.\n"
         "  8 devices on one side, 1 on the other.\n"
         "  orrery compare A.toml B.toml sets two plans side by side.\n");
   const std::string s = made("simulate demo-2x2x2", "--trace", "s.json");
   const std::string t = made("simulate cpu-one-rank", "--trace", "t.json");
   CHECK(refused("compare " + s + " " + t)
-            .find("error: the two traces are not of the same plan [cli.compare]\n  rank 0 has ") == 0);
+            .find("error: the two traces do not belong to the same plan [cli.compare]\n  rank 0 has ") == 0);
 }

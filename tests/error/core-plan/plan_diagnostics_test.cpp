@@ -146,10 +146,10 @@ TEST_CASE("Numbers that a file refuses are refused in plans built in memory") {
   plan.zero_stage = 9;
   CHECK(in_memory(tiny(), small(), plan) ==
         "error: pipeline stage 1 has no layers [plan.stage-empty]\n"
-        "  Every stage holds at least one layer.\n"
+        "  Every stage needs at least one layer.\n"
         "error: the microbatch size is out of range [plan.microbatch-size]\n"
         "  microbatch_size is 0; it must be from 1 to 1048576.\n"
-        "error: there is no such ZeRO stage [plan.zero-stage]\n"
+        "error: the ZeRO stage is out of range [plan.zero-stage]\n"
         "  zero_stage is 9; it must be from 0 to 3.\n");
   plan = {};
   plan.zero_stage = 3;
@@ -197,13 +197,13 @@ TEST_CASE("Offloading that is not there is refused") {
   Plan plan;
   plan.offload_states = 9;
   CHECK(in_memory(tiny(), small(), plan) ==
-        "error: offload_states counts eighths [plan.offload-eighths]\n"
+        "error: offload_states counts eighths, and cannot be above 8 [plan.offload-eighths]\n"
         "  offload_states is 9; it must be from 0 to 8.\n"
         "  Nearest valid: 8.\n");
   plan.offload_states = 0;
   plan.offload_activations = 10;
   CHECK(in_memory(tiny(), small(), plan) ==
-        "error: offload_activations counts eighths [plan.offload-eighths]\n"
+        "error: offload_activations counts eighths, and cannot be above 8 [plan.offload-eighths]\n"
         "  offload_activations is 10; it must be from 0 to 8.\n"
         "  Nearest valid: 8.\n");
 }
@@ -217,5 +217,6 @@ TEST_CASE("Token files: one byte more than a sequence is enough") {
   Diagnostics found;
   CHECK_FALSE(read_plan(text, (folder / "x.toml").string(), Library(folder / "none"), std::nullopt, found));
   REQUIRE(found.size() == 1);
-  CHECK(found.list().front().details.front() == "Byte 4 is 101; the vocabulary is 101. One of 256 takes every byte.");
+  CHECK(found.list().front().details.front() ==
+        "Byte 4 is 101; the vocabulary is 101. A vocabulary of 256 takes every byte.");
 }

@@ -42,8 +42,9 @@ TEST_CASE("a curve of rates and channels are read and written", "[unit]") {
 }
 
 TEST_CASE("cluster.rates: a curve that is none", "[error]") {
-  CHECK(cluster_error(curve("message_sizes = [\"4 KiB\"]\nrates = [\"1 GB/s\"]\n")) ==
-        R"(c.toml:18:9: error: a curve of rates needs message_sizes, as many rates, and rates_source [cluster.rates]
+  CHECK(
+      cluster_error(curve("message_sizes = [\"4 KiB\"]\nrates = [\"1 GB/s\"]\n")) ==
+      R"(c.toml:18:9: error: a curve of rates needs message_sizes, the same number of rates, and rates_source [cluster.rates]
    18 | rates = ["1 GB/s"]
       |         ^
   There are 1 sizes and 1 rates; the source says where they were measured.
@@ -93,7 +94,7 @@ TEST_CASE("cluster.channels: channels that no communicator can have", "[error]")
         R"(c.toml:23:1: error: channels of one kind are given twice for the same group [cluster.channels]
    23 | [[cluster.channels]]
       | ^
-  Entries 1 and 2 are for 8 ranks on 1 nodes.
+  Entries 1 and 2 are for 8 ranks on 1 node.
 )");
 }
 
@@ -112,10 +113,10 @@ TEST_CASE("cluster.other-nodes: nodes that are none of the cluster's, or cannot 
   They begin at node 0; 2 is the first that is free.
 )");
   CHECK(cluster_error(others("first = 0\ncount = 2\n")) ==
-        R"(c.toml:17:1: error: no node is left of the cluster's own device [cluster.other-nodes]
+        R"(c.toml:17:1: error: the cluster's own device has no node left [cluster.other-nodes]
    17 | [[cluster.other_nodes]]
       | ^
-  All 2 nodes are others; give their device as the cluster's.
+  All 2 nodes are other nodes; name their device as the cluster's.
 )");
   CHECK(cluster_error(others("first = 1\nbandwidths = [\"1 GB/s\"]\n")) ==
         R"(c.toml:19:14: error: other nodes need a bandwidth for each level [cluster.other-nodes]
@@ -134,7 +135,7 @@ TEST_CASE("cluster.other-nodes: nodes that are none of the cluster's, or cannot 
       R"(c.toml:19:10: error: devices that share cores, or do one op at a time, cannot be mixed with others [cluster.other-nodes]
    19 | device = "cpu-core"
       |          ^
-  They are cpu-core beside H100.
+  cpu-core stands beside H100.
 )");
   CHECK(cluster_error(channels("") + "[[cluster.other_nodes]]\nfirst = 1\n") ==
         R"(c.toml:17:1: error: channels that NCCL found hold for equal nodes only [cluster.other-nodes]

@@ -93,7 +93,7 @@ TEST_CASE("file.missing-key: a key left out", "[error]") {
 
 TEST_CASE("file.type: text where a number belongs", "[error]") {
   const std::string text = with(good_model, "heads = 4", R"(heads = "four")");
-  CHECK(model_error(text) == R"(m.toml:6:9: error: model.heads is text, but a whole number is wanted [file.type]
+  CHECK(model_error(text) == R"(m.toml:6:9: error: model.heads is text, but must be a whole number [file.type]
     6 | heads = "four"
       |         ^
 )");
@@ -132,7 +132,7 @@ TEST_CASE("file.unit: a bare number for a quantity", "[error]") {
   const std::string text = with(good_cluster, R"("450 GB/s")", "450");
   CHECK(
       cluster_error(text) ==
-      R"(c.toml:10:13: error: cluster.levels.0.bandwidth is a whole number, but a quantity in quotes is wanted [file.unit]
+      R"(c.toml:10:13: error: cluster.levels.0.bandwidth is a whole number, but must be a quantity in quotes [file.unit]
    10 | bandwidth = 450
       |             ^
   Write for example "3.35 TB/s".

@@ -166,14 +166,13 @@ TEST_CASE("hf.unsupported: a class with another head", "[error]") {
     Diagnostics d;
     CHECK(parse_hf_config(with(R"({"model_type": "gpt2", "architectures": X})", "X", none), "config.json", d));
   }
-  CHECK(
-      config_error(R"({"model_type": "vit", "architectures": "ViTModel"})").find("architectures is no list of names") !=
-      std::string::npos);
+  CHECK(config_error(R"({"model_type": "vit", "architectures": "ViTModel"})")
+            .find("architectures is not a list of names") != std::string::npos);
 }
 
 TEST_CASE("hf.unknown-key: a slip of the pen in a config.json", "[error]") {
   CHECK(config_error("{\"model_type\": \"llama\", \"a\": {\"num_key_value_head\": 1},\n  \"num_key_value_head\": 8}") ==
-        R"(config.json:2:3: error: num_key_value_head is no key of llama [hf.unknown-key]
+        R"(config.json:2:3: error: num_key_value_head is not a key of llama [hf.unknown-key]
     2 |   "num_key_value_head": 8}
       |   ^
   Did you mean num_key_value_heads?

@@ -91,7 +91,7 @@ TEST_CASE("model.latent: what latent attention needs", "[error]") {
 )");
   CHECK(
       model_error(with(latent, "bias = false", "bias = true")) ==
-      R"(m.toml:15:1: error: latent attention has rotary positions, rms_norm, no biases, and as many kv_heads as heads [model.latent]
+      R"(m.toml:15:1: error: latent attention needs rotary positions, rms_norm, no biases, and as many kv_heads as heads [model.latent]
    15 | [model.latent]
       | ^
   Set positions to rotary, norm to rms_norm, bias to false, and leave kv_heads out.
@@ -185,7 +185,7 @@ error: optimizer.trust_clip is out of range [workload.range]
   It is -2; above 0 and at most 1e+09 is allowed.
 error: clip_norm is out of range [workload.range]
   It is 0; above 0 and at most 1e+09 is allowed. Leave it out for no clipping.
-error: hidden_dropout is a probability below 1 [workload.dropout]
+error: hidden_dropout must be from 0 to below 1 [workload.dropout]
   It is 1.
 )");
 }
@@ -217,7 +217,7 @@ gradient_dtype = "f64")");
         R"(w.toml:4:18: error: gradients cannot be accumulated in this type [workload.gradient-dtype]
     4 | gradient_dtype = "f64"
       |                  ^
-  With precision bf16 it is bf16 or f32.
+  With precision bf16 it must be bf16 or f32.
 )");
 }
 
@@ -226,31 +226,30 @@ TEST_CASE("workload.moment-dtype: moments in a type that they cannot have, or no
         R"(w.toml:4:16: error: optimizer moments cannot be kept in this type [workload.moment-dtype]
     4 | moment_dtype = "f16"
       |                ^
-  Beside weights in bf16 they are f32, bf16 or f8.
+  With weights in bf16 they must be f32, bf16 or f8.
 )");
   CHECK(workload_error(with(good_workload, "batch = 8", "batch = 8\nprecision = \"fp64\"\nmoment_dtype = \"bf16\"")) ==
         R"(w.toml:5:16: error: optimizer moments cannot be kept in this type [workload.moment-dtype]
     5 | moment_dtype = "bf16"
       |                ^
-  With precision fp64 they are f64.
+  With precision fp64 they must be f64.
 )");
   CHECK(workload_error(with(good_workload, "batch = 8",
                             "batch = 8\nmoment_dtype = \"bf16\"\noptimizer = { kind = "
                             "\"adafactor\" }")) ==
-        R"(w.toml:4:16: error: the optimizer keeps no moments that could have this type [workload.moment-dtype]
+        R"(w.toml:4:16: error: the optimizer keeps no moments [workload.moment-dtype]
     4 | moment_dtype = "bf16"
       |                ^
-  Adafactor's sums over rows and columns are f32.
+  Adafactor keeps sums over rows and columns, always in f32.
   Leave out moment_dtype.
 )");
-  CHECK(
-      workload_error(with(good_workload, "batch = 8",
-                          "batch = 8\nmoment_dtype = \"bf16\"\noptimizer = { kind = "
-                          "\"lamb\" }")) ==
-      R"(w.toml:4:16: error: LAMB's update reads its moments again, and would read rounded ones [workload.moment-dtype]
+  CHECK(workload_error(with(good_workload, "batch = 8",
+                            "batch = 8\nmoment_dtype = \"bf16\"\noptimizer = { kind = "
+                            "\"lamb\" }")) ==
+        R"(w.toml:4:16: error: LAMB cannot keep rounded moments [workload.moment-dtype]
     4 | moment_dtype = "bf16"
       |                ^
-  Its norms would then be those of another update.
+  Its update reads the moments again after the norms, which would then be those of another update.
   Leave out moment_dtype, or use adam.
 )");
 }
@@ -258,7 +257,7 @@ TEST_CASE("workload.moment-dtype: moments in a type that they cannot have, or no
 TEST_CASE("workload.moment-dtype: moments in f8 of another optimizer than Adam", "[error]") {
   CHECK(workload_error(
             with(good_workload, "batch = 8", "batch = 8\nmoment_dtype = \"f8\"\noptimizer = { kind = \"sgd\" }")) ==
-        R"(w.toml:4:16: error: moments in f8 are Adam's [workload.moment-dtype]
+        R"(w.toml:4:16: error: only Adam can keep its moments in f8 [workload.moment-dtype]
     4 | moment_dtype = "f8"
       |                ^
   Its first moment is f8 and its second f16, with scales.
@@ -273,10 +272,10 @@ kind = "cosine"
 warmup_steps = 10
 total_steps = 10)");
   CHECK(workload_error(text) ==
-        R"(w.toml:8:15: error: a falling schedule needs more steps in all than for its warm-up [workload.schedule]
+        R"(w.toml:8:15: error: a falling learning rate needs total_steps above warmup_steps [workload.schedule]
     8 | total_steps = 10
       |               ^
-  total_steps is 10, warmup_steps 10.
+  total_steps is 10, and warmup_steps is 10.
 )");
 }
 
@@ -295,10 +294,10 @@ TEST_CASE("cluster.levels: levels that cross a node", "[error]") {
 devices_per_node = 4)",
                                 R"(nodes = 4
 devices_per_node = 2)");
-  CHECK(cluster_error(text) == R"(c.toml:7:1: error: no level ends where a node ends [cluster.levels]
+  CHECK(cluster_error(text) == R"(c.toml:7:1: error: no level ends at the edge of a node [cluster.levels]
     7 | [[cluster.levels]]
       | ^
-  Sizes from the inside out must reach 2 devices, those of a node.
+  The sizes, multiplied from the innermost level on, must reach 2, the devices of a node.
 )");
 }
 
@@ -329,7 +328,7 @@ memory = "1 GiB"
 memory_bandwidth = "1 GB/s"
 peak = {}
 )");
-  CHECK(cluster_error(text) == R"(c.toml:10:8: error: the device computes in no precision [device.peak]
+  CHECK(cluster_error(text) == R"(c.toml:10:8: error: the device has no peak rate in any precision [device.peak]
    10 | peak = {}
       |        ^
   Give at least one peak: fp32 = "15.7 TFLOP/s".
@@ -338,7 +337,7 @@ peak = {}
 
 TEST_CASE("model.positions: scaled angles of positions that have none", "[error]") {
   CHECK(model_error(good_model + "rope_scaling = \"yarn\"\n") ==
-        R"(m.toml:15:16: error: rope_scaling is of rotary positions [model.positions]
+        R"(m.toml:15:16: error: rope_scaling needs rotary positions [model.positions]
    15 | rope_scaling = "yarn"
       |                ^
   This model has none: leave it out, or set positions to rotary.
@@ -360,7 +359,7 @@ TEST_CASE("cluster.gpus: numbers that are no whole nodes", "[error]") {
   Diagnostics d;
   CHECK_FALSE(library.cluster("dgx-h100", ".", 12, d));
   CHECK_FALSE(library.cluster("colossal-system-1", ".", 16, d));
-  CHECK(render(d) == R"(error: 12 GPUs are not whole nodes of dgx-h100 [cluster.gpus]
+  CHECK(render(d) == R"(error: 12 GPUs are not a whole number of nodes of dgx-h100 [cluster.gpus]
   A node has 8. Nearest: 8, 16.
 error: colossal-system-1 has no network between nodes [cluster.gpus]
   It is one node of 8; 16 were asked for.

@@ -158,7 +158,7 @@ TEST_CASE("what does not go together is refused before a step is trained", "[uni
   CHECK(s.train(s.plan, 1, at).status == 0);
   refused(s.train(s.plan, 1, at), "has checkpoints already, the newest 0001-step-1 [cli.checkpoint]");
   write(s.folder.file("model.toml"), contents(s.folder.file("model.toml")) + "norm_epsilon = 0.001\n");
-  refused(s.train(s.plan, 1, at + " --resume"), "the checkpoint is of another model [checkpoint.model]");
+  refused(s.train(s.plan, 1, at + " --resume"), "the checkpoint is from another model [checkpoint.model]");
   refused(orrery_run("checkpoint " + s.saved + " --to " + s.plan), "--to and -o belong together");
   refused(orrery_run("checkpoint " + s.folder.file("nowhere")), "has no checkpoint [cli.checkpoint]");
 }

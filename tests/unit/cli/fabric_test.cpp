@@ -119,27 +119,28 @@ TEST_CASE("slow GPUs are named, and part ranks", "[unit][cli]") {
   const Ran wrong = run(ORRERY_PROGRAM, "simulate " + plan + " --slow-gpus 5");
   CHECK(wrong.status == 2);
   CHECK(wrong.err ==
-        "error: --slow-gpus: \"5\" has no factor from 1 to 1000 [cli.slowdown]\n"
+        "error: --slow-gpus: \"5\" needs a factor from 1 to 1000 [cli.slowdown]\n"
         "  \"3,8-15=1.3\": GPUs 3 and 8 to 15 take 1.3 times as long.\n");
   CHECK(run(ORRERY_PROGRAM, "simulate " + plan + " --slow-gpus 5,64=1.4").err ==
-        "error: --slow-gpus names 2 GPUs, and ranks lie on 1 of them [cli.slowdown]\n"
+        "error: --slow-gpus names 2 GPUs, but ranks lie on 1 of them [cli.slowdown]\n"
         "  GPUs count from 0, node by node.\n");
 }
 
 TEST_CASE("a fabric that is not the cluster's is refused", "[unit][cli]") {
   const Ran small = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric dgx-1v");
   CHECK(small.status == 2);
-  CHECK(small.err ==
-        "error: DGX-1V joins 8 GPUs, and the plan's cluster has 64 [cli.fabric]\n  8 nodes of 8 would do.\n");
+  CHECK(
+      small.err ==
+      "error: DGX-1V joins 8 GPUs, but the plan's cluster has 64 [cli.fabric]\n  8 nodes of 8 GPUs would be enough.\n");
   const Ran other = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric dragonfly-72");
   CHECK(other.status == 2);
   CHECK(other.err.find("[cli.fabric]") != std::string::npos);
   const Ran trays = run(ORRERY_PROGRAM, "simulate " + plan + " --cluster gb200-nvl72 --fabric " + fabric);
   CHECK(trays.status == 2);
-  CHECK(
-      trays.err ==
-      "error: nodes of DGX H100 SuperPOD, 1024 GPUs have 8 GPUs, and those of the plan's cluster 4 or 64 [cli.fabric]\n"
-      "  Both must be of the same boxes: prices come from the cluster, shares of links from the fabric.\n");
+  CHECK(trays.err ==
+        "error: nodes of DGX H100 SuperPOD, 1024 GPUs have 8 GPUs, but nodes of the plan's cluster have 4 or 64 "
+        "[cli.fabric]\n"
+        "  Both must describe the same nodes: prices come from the cluster, shares of links from the fabric.\n");
   const Ran unknown = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric dgx");
   CHECK(unknown.status == 2);
   CHECK(unknown.err ==
@@ -148,7 +149,7 @@ TEST_CASE("a fabric that is not the cluster's is refused", "[unit][cli]") {
   const Ran routes = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric " + fabric + " --routes shortest");
   CHECK(routes.status == 2);
   CHECK(routes.err ==
-        "error: there are no routes \"shortest\" [cli.fabric]\n  Known: by-destination, hashed, rail-local.\n");
+        "error: the routes \"shortest\" are not known [cli.fabric]\n  Known: by-destination, hashed, rail-local.\n");
   const Ran alone = run(ORRERY_PROGRAM, "simulate " + plan + " --routes hashed");
   CHECK(alone.status == 2);
   CHECK(alone.err == "error: --routes goes with --fabric only [cli.fabric]\n");

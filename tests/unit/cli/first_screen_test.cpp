@@ -85,7 +85,7 @@ TEST_CASE("a price is the user's, with its currency", "[unit][cli]") {
     const Ran ran = orrery_run(std::string("estimate llama-3-70b-8-dgx-h100 --price=\"") + wrong + "\"");
     CAPTURE(wrong, ran.err);
     CHECK(ran.status == 2);
-    CHECK(has(ran.err, "is no price [cli.price]"));
+    CHECK(has(ran.err, "is not a price [cli.price]"));
   }
 }
 

@@ -19,7 +19,7 @@ TEST_CASE("processes of a job run the same, each with a GPU of its own, or one o
         "ranks of one host on one.");
   const auto other = first_wrong({{0, 7, 11}, {0, 8, 11}});
   REQUIRE(other.has_value());
-  CHECK(other->what.find("rank 1 is about to run something else than rank 0") == 0);
+  CHECK(other->what.find("rank 1 is about to run something other than rank 0") == 0);
   // A process's own mistake comes first.
   const auto failed = first_wrong({{0, 7, 11}, {2, 0, 0}});
   REQUIRE(failed.has_value());

@@ -58,7 +58,7 @@ TEST_CASE("-o - prints what the file would hold, and nothing else", "[unit][cli]
   CHECK(!std::filesystem::exists("-"));
   const Ran trace = orrery_run("simulate demo-2x2x2 --trace -");
   CHECK(trace.status == 2);
-  CHECK(trace.err == "error: --trace needs a file [cli.output]\n  Only -o takes - for standard output.\n");
+  CHECK(trace.err == "error: --trace needs a file [cli.output]\n  Only -o accepts - for standard output.\n");
 }
 
 TEST_CASE("show plan -o writes a plan that reads back", "[unit][cli]") {
@@ -116,6 +116,13 @@ TEST_CASE("help that cannot be printed is a failure", "[unit][cli]") {
   }
 }
 
+TEST_CASE("the version names no folder of the machine that built it", "[unit][cli]") {
+  const Ran version = orrery_run("--version");
+  CHECK(version.status == 0);
+  CHECK(version.out.rfind("orrery 0.1.0\nCUDA: ", 0) == 0);
+  CHECK(version.out.find('/') == std::string::npos);
+}
+
 TEST_CASE("failures of the world are JSON, too", "[unit][cli]") {
   const Ran failed = orrery_run("estimate demo-2x2x2 --json -o /nowhere/at/all.json");
   CHECK(failed.status == 3);
@@ -151,7 +158,7 @@ TEST_CASE("cli.trace-size: a timeline that nothing could open is refused before 
   CHECK(refused.err.find("error: the timeline of 1024 ranks would take about ") == 0);
   CHECK(refused.err.find(" [cli.trace-size]\n  --ranks classes writes one rank of each pipeline stage: about ") !=
         std::string::npos);
-  CHECK(refused.err.ends_with("\n  --large writes it all the same.\n"));
+  CHECK(refused.err.ends_with("\n  --large writes it anyway.\n"));
   CHECK(!std::filesystem::exists(folder.file("t.json")));
 }
 
@@ -203,7 +210,7 @@ TEST_CASE("reports are compared in the order that they are of", "[unit][cli]") {
       says(swapped["notes"], "A is the measurement and B the prediction: the columns are estimate, then run threads."));
   swapped["notes"] = right["notes"];
   CHECK(swapped == right);
-  CHECK(says(compared(p + " " + q)["notes"],
-             "Both are predictions: the error is that of A (estimate) from B (simulate)."));
+  CHECK(
+      says(compared(p + " " + q)["notes"], "Both are predictions: the error is A's (estimate) against B (simulate)."));
   CHECK(says(compared(m + " " + m)["notes"], "Both are measurements"));
 }

@@ -104,13 +104,14 @@ TEST_CASE("a plan with a placement is run", "[unit][cli]") {
 TEST_CASE("place refuses what it cannot do", "[unit][cli]") {
   const Ran small = run(ORRERY_PROGRAM, "place llama-3-70b-8-dgx-h100 --fabric dgx-1v");
   CHECK(small.status == 2);
-  CHECK(small.err ==
-        "error: DGX-1V joins 8 GPUs, and the plan's cluster has 64 [cli.fabric]\n  8 nodes of 8 would do.\n");
+  CHECK(
+      small.err ==
+      "error: DGX-1V joins 8 GPUs, but the plan's cluster has 64 [cli.fabric]\n  8 nodes of 8 GPUs would be enough.\n");
   const Ran routes = run(ORRERY_PROGRAM, "place llama-3-70b-8-dgx-h100 --fabric dgx-h100-superpod --routes short");
   CHECK(routes.err ==
-        "error: there are no routes \"short\" [cli.fabric]\n  Known: by-destination, hashed, rail-local.\n");
+        "error: the routes \"short\" are not known [cli.fabric]\n  Known: by-destination, hashed, rail-local.\n");
   const Ran picture = run(ORRERY_PROGRAM, "place llama-3-70b-8-dgx-h100 --fabric dgx-h100-superpod --draw x.jpg");
-  CHECK(picture.err.find("error: x.jpg says no kind of drawing [cli.flags]") != std::string::npos);
+  CHECK(picture.err.find("error: x.jpg does not end in a known kind of drawing [cli.flags]") != std::string::npos);
 }
 
 namespace {
@@ -176,7 +177,7 @@ TEST_CASE("place lays ranks along the rings that NCCL found", "[unit][cli]") {
   CHECK(none.err.find("is neither NCCL's graph nor a log of it [cli.rings]") != std::string::npos);
   const Ran few = run(ORRERY_PROGRAM, "place " + plan + " --rings " + graph_of(folder, {0, 3, 2, 1}));
   CHECK(few.status == 2);
-  CHECK(few.err.find("are not over the GPUs of a node, nor over all [cli.rings]") != std::string::npos);
+  CHECK(few.err.find("pass neither the GPUs of one node nor all GPUs [cli.rings]") != std::string::npos);
 }
 
 TEST_CASE("without a fabric, place takes what the cluster's levels promise", "[unit][cli]") {

@@ -22,6 +22,23 @@ TEST_CASE("plans differ only in what they decide otherwise", "[unit][cli]") {
   CHECK(differences(b, a) == std::vector<std::string>{"microbatch 4, not 1", "recomputation full, not none"});
 }
 
+TEST_CASE("a difference in recomputation says how many layers are recomputed", "[unit][cli]") {
+  Plan a;
+  a.mesh.axes = {{Axis::pipeline, 2}};
+  a.stage_layers = {{5, 3}};
+  Plan b = a;
+  b.recompute = Recompute::full;
+  b.recompute_layers = {{2, 1}};
+  CHECK(differences(b, a) == std::vector<std::string>{"recomputation full in 3 of 8 layers, not none"});
+  CHECK(differences(a, b) == std::vector<std::string>{"recomputation none, not full in 3 of 8 layers"});
+  b.recompute_layers = {{5, 3}};
+  CHECK(differences(b, a) == std::vector<std::string>{"recomputation full, not none"});
+  // One stage holds all layers, and its plan need not count them.
+  a.stage_layers = b.stage_layers = std::nullopt;
+  b.recompute_layers = {{1}};
+  CHECK(differences(b, a) == std::vector<std::string>{"recomputation full in 1 layer, not none"});
+}
+
 TEST_CASE("the parts of a difference add up to it", "[unit][cli]") {
   Report best;
   best.step_time = Seconds::of(1.0);

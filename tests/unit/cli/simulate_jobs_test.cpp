@@ -75,7 +75,7 @@ TEST_CASE("places that cannot be are refused", "[unit][cli]") {
   const auto gpus = [](const char* text) { return orrery::JobPlacement{false, {}, text}; };
   CHECK(refusal({4, 4}, nodes("0")) ==
         "error: --nodes has 1 list for 2 plans [cli.jobs]\n"
-        "  One list for each plan, with / between them: \"0-3/4-7\".\n");
+        "  Give one list for each plan, with / between them: \"0-3/4-7\".\n");
   CHECK(refusal({4, 8}, nodes("0/1")) ==
         "error: --nodes gives 1 node to plan 2 [cli.jobs]\n  Its 8 ranks fill 2 nodes of 4 GPUs.\n");
   CHECK(refusal({4, 4}, nodes("0/x")) ==
@@ -87,7 +87,7 @@ TEST_CASE("places that cannot be are refused", "[unit][cli]") {
   CHECK(refusal({2, 2}, gpus("0,0/1-2")) == "error: GPU 0 of node 0 would belong to plan 1 twice [cli.jobs]\n");
   CHECK(refusal({2, 2}, gpus("0-2/3-4")) == "error: --on-gpus gives 3 GPUs to plan 1 [cli.jobs]\n  It has 2 ranks.\n");
   CHECK(refusal({4, 4}, {true, "0/1", {}}) ==
-        "error: of --interleave, --nodes and --on-gpus only one can say where jobs lie [cli.jobs]\n");
+        "error: only one of --interleave, --nodes and --on-gpus can say where jobs lie [cli.jobs]\n");
 }
 
 TEST_CASE("two jobs say what sharing links costs each", "[unit][cli]") {
@@ -155,12 +155,13 @@ TEST_CASE("what does not go with jobs is refused", "[unit][cli]") {
     CHECK(ran.status == 2);
     return ran.err;
   };
-  CHECK(said("simulate " + files.a + " " + files.b) ==
-        "error: 2 plans, and no cluster for them [cli.jobs]\n  --on CLUSTER plays them side by side on it.\n");
+  CHECK(
+      said("simulate " + files.a + " " + files.b) ==
+      "error: there are 2 plans, but no cluster for them [cli.jobs]\n  --on CLUSTER plays them side by side on it.\n");
   CHECK(said("simulate " + files.a + " --interleave").find("go with --on only [cli.jobs]") != std::string::npos);
   CHECK(said(files.jobs() + "--critical-path").find("[cli.jobs]") != std::string::npos);
   CHECK(said(files.jobs() + "--gpus 16") ==
-        "error: dgx-h100 has 16 GPUs here, and the jobs reach up to GPU 31 [cli.jobs]\n"
+        "error: dgx-h100 has 16 GPUs here, but the jobs reach up to GPU 31 [cli.jobs]\n"
         "  --gpus N says how many it has; with --fabric it has those of the fabric.\n");
   CHECK(said("simulate demo-2x2x2 --on local-cpu").find("share cores [cli.jobs]") != std::string::npos);
   CHECK(said("simulate " + files.a + " --fail \"leaf 0\"") ==
@@ -188,13 +189,13 @@ TEST_CASE("jobs go around links that have failed, and say who is cut off", "[uni
   CHECK(cut.err ==
         "error: rank 0 is cut off from rank 8: every way from GPU 0 of node 0 to GPU 0 of node 2 crosses a link that "
         "has failed; it reaches none of ranks 8, 9, 10, 11, 12, 13, 14, 15 [fabric.cut-off]\n"
-        "  Fewer failed links, other GPUs for the plan, or another fabric would do.\n");
+        "  Let fewer links fail, give the plan other GPUs, or take another fabric.\n");
   const Ran unknown = run(ORRERY_PROGRAM, shared + " --fail \"leaf 9\"");
   CHECK(unknown.status == 2);
   CHECK(unknown.err.find("error: --fail: no link or switch is named \"leaf 9\" [fabric.link-name]\n") == 0);
   const Ran share = run(ORRERY_PROGRAM, shared + " --degrade \"leaf 0\"");
   CHECK(share.err ==
-        "error: --degrade: \"leaf 0\" says no share of bandwidth above 0 and up to 1 [cli.fabric]\n"
+        "error: --degrade: \"leaf 0\" gives no share of bandwidth above 0 and up to 1 [cli.fabric]\n"
         "  \"leaf 0 -- spine 1=0.5\" leaves half of that cable's.\n");
 }
 

@@ -83,7 +83,7 @@ TEST_CASE("calibrate --from writes no constants that are worse than those before
 TEST_CASE("calibrate --from refuses tables and folders that are none", "[unit][cli]") {
   const Ran ran = run(ORRERY_PROGRAM, "calibrate --from " + table + " -o /nowhere");
   CHECK(ran.status == 2);
-  CHECK(ran.err.find("/nowhere is no folder") != std::string::npos);
+  CHECK(ran.err.find("/nowhere is not a folder") != std::string::npos);
   CHECK(run(ORRERY_PROGRAM, "calibrate --from /nowhere.csv").status == 2);
 }
 

@@ -107,13 +107,13 @@ TEST_CASE("launchers within launchers agree, and what does not is refused", "[jo
   CHECK(place(both(torchrun, outer)).ranks == 8);
   outer["SLURM_PROCID"] = "0";
   CHECK(mistake(both(torchrun, outer)) ==
-        "error: torchrun (RANK, WORLD_SIZE) say rank 5 of 8, and Slurm (SLURM_PROCID, SLURM_NTASKS) rank 0 of 2 "
+        "error: torchrun (RANK, WORLD_SIZE) say rank 5 of 8, but Slurm (SLURM_PROCID, SLURM_NTASKS) say rank 0 of 2 "
         "[cli.job]\n  Unset what is left over from elsewhere, or start the job with one launcher.\n");
   // mpirun starts its daemons by srun, so their numbers are not those of ranks.
   CHECK(place(both(open_mpi, outer)).ranks == 4);
   // srun with PMI gives the same twice.
   CHECK(place(both(slurm, {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}})).source == "MPICH (PMI) (PMI_RANK, PMI_SIZE)");
-  CHECK(mistake(both(open_mpi, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}})).find("rank 2 of 4, and MPICH") !=
+  CHECK(mistake(both(open_mpi, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}})).find("rank 2 of 4, but MPICH") !=
         std::string::npos);
   CHECK(
       mistake(open_mpi, {0, 2, std::nullopt, std::nullopt}).find("the flags --rank and --world-size say rank 0 of 2") !=
@@ -134,20 +134,20 @@ TEST_CASE("a step of a Slurm job has the step's number of tasks", "[job]") {
 }
 
 TEST_CASE("where a job meets, without a job, is not passed over", "[job]") {
-  const std::string hint = "  Say --rank and --world-size, or start the job by torchrun, mpirun or srun.\n";
+  const std::string hint = "  Give --rank and --world-size, or start the job by torchrun, mpirun or srun.\n";
   CHECK(mistake({}, {std::nullopt, std::nullopt, std::nullopt, "here:99"}) ==
-        "error: --rendezvous is for one of a job's processes, and nothing says which one this is [cli.job]\n" + hint);
+        "error: --rendezvous is for a process of a job, but nothing says which one this is [cli.job]\n" + hint);
   CHECK(mistake({}, {std::nullopt, std::nullopt, 1, std::nullopt}) ==
-        "error: --local-rank is for one of a job's processes, and nothing says which one this is [cli.job]\n" + hint);
+        "error: --local-rank is for a process of a job, but nothing says which one this is [cli.job]\n" + hint);
   CHECK(place(slurm, {std::nullopt, std::nullopt, 2, "here:99"}).local_rank == 2U);
 }
 
 TEST_CASE("what is incomplete or no number is said", "[job]") {
   CHECK(mistake({{"RANK", "1"}}) ==
         "error: RANK is set and WORLD_SIZE is not [cli.job]\n"
-        "  torchrun sets both. Unset the one, or say --rank and --world-size.\n");
+        "  torchrun sets both. Unset the one, or give --rank and --world-size.\n");
   CHECK(mistake({{"RANK", "one"}, {"WORLD_SIZE", "2"}}) ==
-        "error: the environment variable RANK is no number: \"one\" [cli.job]\n");
+        "error: the environment variable RANK is not a number: \"one\" [cli.job]\n");
   CHECK(mistake({{"RANK", "2"}, {"WORLD_SIZE", "2"}}) ==
         "error: RANK is 2, and WORLD_SIZE is 2: ranks count from 0 [cli.job]\n");
 }

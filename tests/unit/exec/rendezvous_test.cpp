@@ -130,11 +130,12 @@ TEST_CASE("a rank that does not come is named by rank 0, and the others are told
     if (p == 0) o.limit = Seconds::of(2.0);
     if (p == 2) o.job = "another";  // never one of them
   });
-  CHECK(ranks[0].error ==
-        "rank 0 has waited 2 s for rank 2; a connection was turned away, from 127.0.0.1: rank 0 is of another job");
+  CHECK(
+      ranks[0].error ==
+      "rank 0 has waited 2 s for rank 2; a connection was turned away, from 127.0.0.1: rank 0 belongs to another job");
   CHECK(ranks[1].error == ranks[0].error);
   CHECK(ranks[3].error == ranks[0].error);
-  CHECK(ranks[2].error == "rank 0 is of another job");
+  CHECK(ranks[2].error == "rank 0 belongs to another job");
 }
 
 TEST_CASE("where rank 0 is missing, each says where it was to be", "[rendezvous]") {
@@ -166,7 +167,7 @@ TEST_CASE("who has another number of ranks, another program or another's rank is
   };
   says(all_meet(3, "127.0.0.1:" + free_port(),
                 [&](std::uint32_t p, RendezvousOptions& o) { o.ranks = last(p, o) ? 4 : 3; }),
-       "rank 0 expects 3 ranks, and rank 2 expects 4");
+       "rank 0 expects 3 ranks, but rank 2 expects 4");
   says(all_meet(3, "127.0.0.1:" + free_port(),
                 [&](std::uint32_t p, RendezvousOptions& o) { o.program = last(p, o) ? "orrery 2" : "orrery 1"; }),
        "rank 2 has another version of the program than rank 0");

@@ -235,7 +235,7 @@ TEST_CASE("a file carries a token, and one that others may read or have written 
   options.limit = Seconds::of(0.2);
   options.place = MeetingPlace::of(file);
   CHECK_THROWS_WITH(meet(options), "rank 1 has waited 0.2 s for rank 0 at " + file +
-                                       ": the file is not this user's alone, so that its token may be known to others");
+                                       ": other users have access to the file, so they may know its token");
   options.token = token;  // then nothing is taken from there but the address
   CHECK_THROWS_WITH(meet(options), Catch::EndsWith(": Connection refused"));
 }
@@ -249,7 +249,7 @@ TEST_CASE("a token is needed where a network leads, and only there", "[rendezvou
   options.ranks = 2;
   options.limit = Seconds::of(0.2);
   options.place = MeetingPlace::of("0.0.0.0:29500");
-  CHECK_THROWS_WITH(meet(options), "rank 0 cannot listen at 0.0.0.0:29500: 0.0.0.0 is no address to meet at");
+  CHECK_THROWS_WITH(meet(options), "rank 0 cannot listen at 0.0.0.0:29500: ranks cannot meet at the address 0.0.0.0");
 }
 
 namespace {
@@ -277,10 +277,10 @@ std::string reason_after(const WrittenHeader& header, std::size_t expected) {
 
 TEST_CASE("what no rank sends ends the run with a reason, and takes no memory", "[stranger]") {
   CHECK_THAT(reason_after({8, std::uint64_t{1} << 62, 0, 0}, 8),
-             Catch::StartsWith("rank 0 ends the run: rank 1 announces a message of 4611686018427387904 bytes, and this "
-                               "host has "));
+             Catch::StartsWith(
+                 "rank 0 ends the run: rank 1 announces a message of 4611686018427387904 bytes, but this host has "));
   CHECK(reason_after({7, 9, 0, 0}, 8) == "rank 0 ends the run: rank 1 sends 9 bytes where 8 are expected");
-  CHECK(reason_after({7, 0, 0, 1}, 8) == "rank 0 ends the run: rank 1 acknowledges what it was not sent");
+  CHECK(reason_after({7, 0, 0, 1}, 8) == "rank 0 ends the run: rank 1 acknowledges a message that was not sent to it");
 }
 
 TEST_CASE("a long message that comes before its receive arrives whole", "[stranger]") {

@@ -48,10 +48,10 @@ TEST_CASE("signals while the answer is waited for do not lose it", "[device]") {
 
 TEST_CASE("a process that ends without an answer is said", "[device]") {
   CHECK_THROWS_WITH(told_by_child([]() -> std::string { throw std::runtime_error("no"); }),
-                    "the process that was to answer ended without");
+                    "the child process ended without an answer");
   CHECK_THROWS_WITH(told_by_child([]() -> std::string {
                       raise(SIGKILL);
                       return "never";
                     }),
-                    "the process that was to answer ended without (signal 9)");
+                    "the child process ended without an answer (signal 9)");
 }

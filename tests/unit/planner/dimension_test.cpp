@@ -136,7 +136,7 @@ TEST_CASE("a row that is added to the table is written, read, and among the move
   REQUIRE(move);
   CHECK(move->run.plan.microbatch_size == 8);
   CHECK_FALSE(moved(from, *row, 5, reason, table));
-  CHECK(reason == "plan.microbatch_doublings is 5; it is from 0 to 4.");
+  CHECK(reason == "plan.microbatch_doublings is 5; it must be from 0 to 4.");
 
   TomlWriter out;
   write_dimensions(out, "plan", move->run, table);

@@ -97,7 +97,7 @@ TEST_CASE("cli.only: a setting that no dimension has is refused", "[error]") {
       "offload_states, overlap_gradients, parameter_chunk, parameters_tier, pipeline, prefetch, recompute, "
       "recompute_layers, replica, reshard_after_forward, save_gathered, schedule, sequence_parallel, states_tier, "
       "tensor, zero, zero_stage, zigzag.\n"
-      "  Values are those of plan files: tensor=8 pp=2 tensor=1d,2d zero=0,1 schedule=1f1b,zb-v context=off.\n"
+      "  Values are written as in plan files: tensor=8 pp=2 tensor=1d,2d zero=0,1 schedule=1f1b,zb-v context=off.\n"
       "  Separate settings by spaces.\n";
   CHECK(refused("width=3") == "error: --only does not know \"width=3\" [cli.only]\n" + words);
   // These are a word without values, a name of another dimension, the same twice, and numbers that the dimension cannot

@@ -217,7 +217,7 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
   PlannedRun narrow = run();
   narrow.workload.moment_dtype = DType::bf16;
   CHECK(refusal(narrow) ==
-        "error: the export knows no flags for moments of 1 or 2 bytes [export.optimizer]\n"
+        "error: the export has no flags for moments of 1 or 2 bytes [export.optimizer]\n"
         "  Leave out moment_dtype.\n");
   PlannedRun sharded = run();
   sharded.plan.zero_stage = 3;
@@ -230,14 +230,14 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
     if (a.axis == Axis::data) a.axis = Axis::replica;
   }
   CHECK(refusal(hybrid) ==
-        "error: the export knows no flags for hybrid sharding [export.replica]\n"
+        "error: the export has no flags for hybrid sharding [export.replica]\n"
         "  Set replica to 1, and data to the product of both.\n");
   PlannedRun cut = run();
   for (MeshAxis& a : cut.plan.mesh.axes) {
     if (a.axis == Axis::data) a.axis = Axis::context;
   }
   CHECK(refusal(cut) ==
-        "error: the export knows no flags for context parallelism [export.context]\n"
+        "error: the export has no flags for context parallelism [export.context]\n"
         "  Set context to 1, and data to the product of both.\n");
   PlannedRun some = run();
   some.plan.recompute = Recompute::selective;
@@ -249,18 +249,18 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
         "  Leave out recompute_layers.\n");
   some.plan.recompute = Recompute::full;
   CHECK(refusal(some) ==
-        "error: Megatron-LM recomputes as many layers in every stage [export.recompute-layers]\n"
+        "error: Megatron-LM recomputes the same number of layers in every stage [export.recompute-layers]\n"
         "  recompute_layers is [1, 2, 2, 2].\n"
-        "  Set all to the same.\n");
+        "  Set all entries to the same number.\n");
   PlannedRun offloaded = run();
   offloaded.plan.offload_states = 4;
   CHECK(refusal(offloaded) ==
-        "error: the export knows no flags for optimizer states in host memory [export.offload]\n"
+        "error: the export has no flags for optimizer states in host memory [export.offload]\n"
         "  Leave out offload_states.\n");
   PlannedRun mixture = run();
   mixture.model.mixture.emplace().experts = 8;
   CHECK(refusal(mixture) ==
-        "error: the export knows no flags for mixtures of experts [export.mixture]\n"
+        "error: the export has no flags for mixtures of experts [export.mixture]\n"
         "  " +
             mixture.model.name + " has 8 experts.\n");
   PlannedRun eight = run();
@@ -274,6 +274,6 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
 TEST_CASE("export.architecture: a BERT", "[unit][export]") {
   PlannedRun r = run();
   r.model.architecture = Architecture::bert;
-  CHECK(refusal(r).find("error: the export knows no flags for BERT, vision transformers or latent attention "
-                        "[export.architecture]\n  llama is no plain causal decoder.\n") != std::string::npos);
+  CHECK(refusal(r).find("error: the export has no flags for BERT, vision transformers or latent attention "
+                        "[export.architecture]\n  llama is not a plain causal decoder.\n") != std::string::npos);
 }

@@ -109,7 +109,7 @@ TEST_CASE("weights follow their states off the device, and states their weights"
   CHECK(none->run.plan.states_tier == OffloadTier::host);
   CHECK_FALSE(moved(none->run, dimension("plan.states_tier"), 1, reason));
   CHECK(reason ==
-        "States_tier is of offloaded states, and there are none. offload_states is 0. Set offload_states to 8, "
+        "States_tier is set, but no states are offloaded. offload_states is 0. Set offload_states to 8, "
         "or leave out states_tier.");
 }
 

@@ -94,7 +94,7 @@ TEST_CASE("runs.choice: names that no column knows", "[unit][validate]") {
 
 TEST_CASE("runs.domains: GPUs that fill no whole domains", "[unit][validate]") {
   CHECK(mistakes(with(good, ",8,1,", ",8,3,")) ==
-        "t.csv:2:1: error: 8 GPUs do not fill 3 domains alike [runs.domains]\n"
+        "t.csv:2:1: error: 8 GPUs do not divide equally among 3 domains [runs.domains]\n"
         "    2 | r1000000,8 x H100,links,hopper,8,3,450,,all_reduce,1000000,50,,,,,,\n"
         "      | ^\n"
         "  A domain is what NVLink joins: a board, or a rack of boards.\n");
@@ -111,7 +111,7 @@ TEST_CASE("a row without what a price takes is not predicted", "[unit][validate]
   CHECK(reason([](auto& r) { r.domains = 2; }) == "not published: port_gb_s");
   CHECK(reason([](auto& r) { r.curve = "rope"; }) == "no file of constants is called \"rope\"");
   CHECK(reason([](auto& r) { r.nvlink_gb_s = 60.0; }) == "no NVLink joins the GPUs of a domain");
-  CHECK(reason([](auto& r) { r.gpus = 1; }) == "a single GPU has nobody to talk to");
+  CHECK(reason([](auto& r) { r.gpus = 1; }) == "a single GPU has no partner");
   CHECK(reason([](auto& r) { r.notes = "SHARED: one GPU"; }) == "ranks share a GPU, and no link joins them");
 }
 

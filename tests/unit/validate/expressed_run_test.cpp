@@ -167,7 +167,7 @@ TEST_CASE("a row that says too little, or what is not modelled, says why", "[uni
     return reason(run);
   };
   CHECK(changed([](MeasuredRun& r) { r.framework = ""; }) == "not published: framework");
-  CHECK(changed([](MeasuredRun& r) { r.framework = "X"; }) == "no rule says what X does");
+  CHECK(changed([](MeasuredRun& r) { r.framework = "X"; }) == "there is no rule for the framework X");
   CHECK(changed([](MeasuredRun& r) {
           r.heads = {};
           r.layers = {};
@@ -181,7 +181,8 @@ TEST_CASE("a row that says too little, or what is not modelled, says why", "[uni
   CHECK(changed([](MeasuredRun& r) { r.recompute = "some"; }) == "the recomputation \"some\" is not modelled");
   CHECK(changed([](MeasuredRun& r) { r.recompute = "selective + mlp"; }) ==
         "the recomputation \"selective + mlp\" is not modelled");
-  CHECK(changed([](MeasuredRun& r) { r.framework = "NeMo AutoModel"; }) == "no rule says what NeMo AutoModel does");
+  CHECK(changed([](MeasuredRun& r) { r.framework = "NeMo AutoModel"; }) ==
+        "there is no rule for the framework NeMo AutoModel");
   CHECK(changed([](MeasuredRun& r) { r.sp = "true"; }) == "sp is \"true\", which is neither yes nor no");
   CHECK(changed([](MeasuredRun& r) { r.activation = "relu"; }) == "the activation \"relu\" is not modelled");
   CHECK(changed([](MeasuredRun& r) { r.notes = "SFT or LoRA"; }) ==
@@ -192,12 +193,12 @@ TEST_CASE("a row that says too little, or what is not modelled, says why", "[uni
           r.recompute = "selective";  // torchtitan's choice is by operation or by layer
         }) == "the recomputation \"selective\" is not modelled");
   CHECK(changed([](MeasuredRun& r) { r.notes = "LoRA"; }) == "fine-tuning of a few weights is not modelled");
-  CHECK(changed([](MeasuredRun& r) { r.dp = 2; }) == "tp 4 x pp 2 x cp 1 x dp 2 is not the 8 GPUs");
+  CHECK(changed([](MeasuredRun& r) { r.dp = 2; }) == "tp 4 x pp 2 x cp 1 x dp 2 does not give the 8 GPUs");
   CHECK(changed([](MeasuredRun& r) { r.ep = 2; }) == "ep 2 does not lie inside dp 1");
-  CHECK(changed([](MeasuredRun& r) { r.vp = 40; }) == "48 layers cannot be dealt to 80 stages");
+  CHECK(changed([](MeasuredRun& r) { r.vp = 40; }) == "48 layers cannot be divided among 80 stages");
   CHECK(changed([](MeasuredRun& r) { r.experts = 7; }) == "no shipped model has the expert shapes of \"GPT-22B\"");
   CHECK(changed([](MeasuredRun& r) { r.heads = 100; }) ==
-        "hidden 6144 is no multiple of heads 100, and the head width is not published");
+        "hidden 6144 is not a multiple of heads 100, and the head width is not published");
   // These go through the same check as every plan.
   CHECK(changed([](MeasuredRun& r) { r.mbs = 3; }) ==
         "the microbatch size does not divide a replica's batch: batch 8 / data 1 is 8, and 8 / 3 leaves 2.");

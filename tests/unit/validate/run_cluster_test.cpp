@@ -85,5 +85,5 @@ TEST_CASE("a machine that is not known is said so", "[unit][validate]") {
   CHECK(run_cluster(run, shipped_library()).reason == "the network \"pigeons\" is not understood");
   run = dense_run();
   run.gpus = 12;
-  CHECK(run_cluster(run, shipped_library()).reason == "12 GPUs are not whole nodes of dgx-a100");
+  CHECK(run_cluster(run, shipped_library()).reason == "12 GPUs are not a whole number of nodes of dgx-a100");
 }

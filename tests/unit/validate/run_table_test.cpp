@@ -66,14 +66,14 @@ TEST_CASE("runs.cells: a row with too few or too many cells", "[unit][validate]"
         "  A text with a comma stands in quotes.\n");
 }
 
-TEST_CASE("runs.number: what is no count or no figure", "[unit][validate]") {
+TEST_CASE("runs.number: what is not a count or not a figure", "[unit][validate]") {
   for (const char* wrong : {"0", "-8", "8.0", "eight", "8 ", "99999999999"}) {
     const std::string text = mistakes(with(good, "A100-SXM4,80,8,", std::string("A100-SXM4,80,") + wrong + ","));
-    CHECK(first_line(text) == "t.csv:2:23: error: gpus is no count [runs.number]");
+    CHECK(first_line(text) == "t.csv:2:23: error: gpus is not a count [runs.number]");
   }
   for (const char* wrong : {"0", "-1", "nan", "inf", "1e300", "2.5s"}) {
     const std::string text = mistakes(with(good, ",2.5,", std::string(",") + wrong + ","));
-    CHECK(first_line(text).find("error: iter_s is no measured figure [runs.number]") != std::string::npos);
+    CHECK(first_line(text).find("error: iter_s is not a measured figure [runs.number]") != std::string::npos);
   }
 }
 

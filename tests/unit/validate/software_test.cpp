@@ -180,10 +180,10 @@ TEST_CASE("what was measured here holds the costs of the software that ran", "[u
   CHECK(software_of("auto", files, {}, cores, Precision::fp32, d) == Software{});
   CHECK(render(d) == "");
   const std::string detail =
-      "  What is measured holds the costs of the software that ran; --software none takes it as it is.\n";
+      "  Measured constants already hold the costs of the software that ran; use --software none.\n";
   CHECK(refused("nemo", measured, {}) ==
-        "error: --software nemo goes with shipped constants, and these were measured on a machine [cli.software]\n" +
+        "error: --software nemo goes with shipped constants, but these were measured on a machine [cli.software]\n" +
             detail);
   CHECK(refused("nemo", {}, cores) ==
-        "error: --software nemo is of GPUs, and the cluster's devices are CPU cores [cli.software]\n" + detail);
+        "error: --software nemo is for GPUs, but the cluster's devices are CPU cores [cli.software]\n" + detail);
 }

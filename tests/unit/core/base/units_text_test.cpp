@@ -42,8 +42,8 @@ TEST_CASE("quantities mean what their units say", "[unit][units]") {
 
 TEST_CASE("a quantity without its unit is refused with an example", "[unit][units]") {
   CHECK(refused<Bytes>("80") == "the unit is missing; write for example \"80 GiB\"");
-  CHECK(refused<Bytes>("80 Gib") == "the unit is none of B KiB MiB GiB TiB kB MB GB TB");
-  CHECK(refused<Seconds>("GiB") == "a number and a unit are wanted, for example \"5 us\"");
+  CHECK(refused<Bytes>("80 Gib") == "the unit must be one of B KiB MiB GiB TiB kB MB GB TB");
+  CHECK(refused<Seconds>("GiB") == "a number and a unit are needed, for example \"5 us\"");
 }
 
 TEST_CASE("numbers that are not finite are no quantities", "[unit][units]") {

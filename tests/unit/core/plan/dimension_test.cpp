@@ -119,9 +119,9 @@ TEST_CASE("the words of a value are read back as the value", "[unit][plan]") {
   }
   std::string why;
   CHECK_FALSE(value_named(dimension("plan.recompute"), "some", why));
-  CHECK(why == "plan.recompute is one of none, selective, full, not \"some\"");
+  CHECK(why == "plan.recompute must be one of none, selective, full, not \"some\"");
   CHECK_FALSE(value_named(dimension("mesh.tensor"), "4x", why));
-  CHECK(why == "mesh.tensor takes a whole number, not \"4x\"");
+  CHECK(why == "mesh.tensor must be a whole number, not \"4x\"");
 }
 
 TEST_CASE("what plan files say of a plan has a row each, and every row's value outlives its file", "[unit][plan]") {

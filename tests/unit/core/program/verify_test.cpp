@@ -65,14 +65,15 @@ TEST_CASE("layout: what everything else indexes by must hold", "[verify]") {
   CHECK(broken([](Program& p) { p.groups[0].members = {1, 1}; }) == "group 0 has member 1 twice");
   CHECK(broken([](Program& p) { p.buffers[0].parameters = 7; }) == "buffer weights: there is no parameter table 7");
   CHECK(broken([](Program& p) { p.buffers[0].count = 31; }) ==
-        "buffer weights: holds 31 elements, table layer cut 1 ways has 32");
-  CHECK(broken([](Program& p) { p.buffers[3].count = 31; }) == "buffer hidden: holds 31 elements, its shard 32");
+        "buffer weights: holds 31 elements, but table layer cut 1 ways has 32");
+  CHECK(broken([](Program& p) { p.buffers[3].count = 31; }) ==
+        "buffer hidden: holds 31 elements, but its shard has 32");
   CHECK(broken([](Program& p) { p.parameter_tables[0].slices[0].offset = 1; }) ==
         "parameter weight of table layer lies outside: 32 elements at 1 of 32");
   CHECK(broken([](Program& p) { p.parameter_tables[0].segments[0].count = 31; }) ==
         "segments of table layer cover 31 of 32 elements");
   CHECK(broken([](Program& p) { p.blocks[0].ops[1].views.first = 1; }) ==
-        "its views begin at 1 and are 1, of 2; those of the op before end at 0 (block setup, op 1)");
+        "its views begin at 1 and number 1 of 2; those of the op before end at 0 (block setup, op 1)");
   CHECK(broken([](Program& p) { p.blocks[0].views.push_back({}); }) ==
         "block setup has views, waits or transfers that belong to no op");
   CHECK(broken([](Program& p) { p.blocks[0].ops[1].action = Compute{5}; }) ==
@@ -89,11 +90,12 @@ TEST_CASE("layout: what everything else indexes by must hold", "[verify]") {
         "class 0, step run 0: there is no block 77");
   CHECK(broken([](Program& p) { p.classes[0].step[0].repeat = 4294967295U; }) ==
         "class 0, step run 0: more than 67108864 ops on one rank");
-  CHECK(broken([](Program& p) { p.classes[0].step[0].microbatch = 1; }) == "class 0, step run 0: microbatch 1 of 1");
+  CHECK(broken([](Program& p) { p.classes[0].step[0].microbatch = 1; }) ==
+        "class 0, step run 0: it takes microbatch 1, which is not below 1");
   CHECK(broken([](Program& p) { p.classes[0].step[2].layer = 2; }) ==
-        "class 0, step run 2: block forward reaches layers 2 to 3 of 2");
+        "class 0, step run 2: block forward reaches layers 2 to 3; layers are 0 to 2");
   CHECK(broken([](Program& p) { p.classes[0].step[2].layer_step = -2147483647, p.classes[0].step[2].repeat = 2; }) ==
-        "class 0, step run 2: block forward reaches layers -2147483647 to 1 of 2");
+        "class 0, step run 2: block forward reaches layers -2147483647 to 1; layers are 0 to 2");
 }
 
 TEST_CASE("waits name earlier timed ops of their block", "[verify]") {
@@ -117,14 +119,14 @@ TEST_CASE("views lie inside their buffers on every rank", "[verify]") {
 
 TEST_CASE("operands match the kernel's table and shape", "[verify]") {
   CHECK(after({{"(read hidden, read weights, write half)", "(read hidden, read weights)"}})[0].message ==
-        "gemm takes 3 operands, here are 2 (block forward, op 1)");
+        "gemm takes 3 operands, but has 2 (block forward, op 1)");
   CHECK(after({{"(read hidden, read weights, write half)", "(read hidden, write weights, write half)"}})[0].message ==
         "operand 1 (B) is write, not read (block forward, op 1)");
   CHECK(after({{"rows=4 columns=4 depth=8", "rows=4 columns=4 depth=9"}})[0].message ==
-        "operand 0 (A) of gemm has 32 elements, its shape 36 (block forward, op 1)");
+        "operand 0 (A) of gemm has 32 elements, but its shape has 36 (block forward, op 1)");
   CHECK(after({{"depth=8 (read hidden, read weights, write half)",
                 "depth=8 bias (read hidden, read weights, write half, read weights)"}})[0]
-            .message == "operand 3 (bias) of gemm has 32 elements, its shape 4 (block forward, op 1)");
+            .message == "operand 3 (bias) of gemm has 32 elements, but its shape has 4 (block forward, op 1)");
   // C may be written or added to.
   CHECK(code({{"write half)", "accumulate half)"}}) == "program.uninitialized");
 }
@@ -133,7 +135,7 @@ TEST_CASE("collectives, exchanges and copies have the operands of their kind", "
   CHECK(after({{"all_gather tensor (read half, write hidden@1)", "all_gather tensor (read half, write half)"}})[0]
             .message == "16 elements are not 2 parts of 16 (block forward, op 3)");
   CHECK(after({{"all_gather tensor (read half, write hidden@1)", "all_gather tensor (read half)"}})[0].message ==
-        "all_gather takes pairs, here are 1 operands (block forward, op 3)");
+        "all_gather takes pairs of operands, but has 1 (block forward, op 3)");
   CHECK(after({{"(accumulate gradient)", "(write gradient)"}})[0].message ==
         "operand 0 (operand) is write, not accumulate (block backward, op 2)");
   CHECK(after({{"exchange (read hidden)", "exchange (write hidden)"}})[0].message ==
@@ -150,7 +152,7 @@ TEST_CASE("collectives, exchanges and copies have the operands of their kind", "
 TEST_CASE("ops work on device memory and copies go where they say", "[verify]") {
   CHECK(after({{"buffer half activation layer_microbatch f32 16",
                 "buffer half activation layer_microbatch f32 16 tier host"}})[0]
-            .message == "half lives in host memory (block forward, op 1)");
+            .message == "half lives in host memory, but the op works on device memory (block forward, op 1)");
   const Changes copy = {{"buffer scratch workspace stage f32 32", "buffer scratch workspace stage f32 32 tier host"},
                         {"  1: free hidden\n",
                          "  1: alloc scratch\n  2: copy-0 copy device host (read hidden, write "
@@ -158,7 +160,9 @@ TEST_CASE("ops work on device memory and copies go where they say", "[verify]") 
   CHECK(code(copy).empty());
   Changes wrong = copy;
   wrong.push_back({"copy device host", "copy host device"});
-  CHECK(after(wrong)[0].message == "hidden lives in device memory and scratch in host memory (block send, op 2)");
+  CHECK(after(wrong)[0].message ==
+        "hidden lives in device memory and scratch in host memory, but the copy goes from host to device memory (block "
+        "send, op 2)");
 }
 
 TEST_CASE("buffers live from Alloc to Free, once", "[verify]") {
@@ -349,7 +353,7 @@ TEST_CASE("what a step makes anew is not taken from the step before", "[verify]"
                 "columns=32 (write gradients)\n"},
                {"  3: alloc steps\n  4:", "  5: alloc steps\n  6:"}})[0]
             .message ==
-        "gradients still holds the step before (rank 0, class 0, block backward.first, op 0, layer 0, "
+        "gradients still holds its value of the step before (rank 0, class 0, block backward.first, op 0, layer 0, "
         "microbatch 0)");
 }
 
@@ -360,7 +364,7 @@ TEST_CASE("partial products are summed before they are used", "[verify]") {
                 "send 0 to 0 in pipeline channel 1 after tail "
                 "compute"}})[0]
             .message ==
-        "gradient is used while it is a sum over tensor that nobody has made (rank 2, class 1, block "
+        "gradient is used while it is a partial sum over tensor that is not added up yet (rank 2, class 1, block "
         "send.back, op 0, layer 1, microbatch 0)");
 }
 
@@ -433,9 +437,9 @@ TEST_CASE("what reuses memory takes it over element by element", "[verify]") {
 
 TEST_CASE("what reuses memory is as large as what it reuses", "[verify]") {
   CHECK(first_after({{"f32 4 reuses w", "f32 2 reuses w"}}) ==
-        "buffer g: 2 elements of f32 do not take the place of the 4 of f32 of w [program.layout]");
+        "buffer g: 2 elements of f32 cannot take the place of 4 elements of f32 in w [program.layout]");
   CHECK(first_after({{"f32 4 reuses w", "f64 4 reuses w"}}) ==
-        "buffer g: 4 elements of f64 do not take the place of the 4 of f32 of w [program.layout]");
+        "buffer g: 4 elements of f64 cannot take the place of 4 elements of f32 in w [program.layout]");
   CHECK(first_after({{"f32 4 reuses w", "f32 4 tier host reuses w"}}) ==
         "buffer g: w has another scope or another tier [program.layout]");
   CHECK(first_after({{"buffer s workspace stage f32 4", "buffer s workspace stage f32 4 reuses w"}}) ==

@@ -203,7 +203,7 @@ TEST_CASE("Files that are no traces of ours give diagnostics", "[unit][record]")
   REQUIRE(fine);
   CHECK(fine->ranks[0].spans == std::vector<Span>{{5, 5}, {1500000, 3500000}});
   CHECK(message(head + "3" + tail + slice + "]}") ==
-        "t.json: error: orrery.ranks[0].ops is more than the file has events for [trace.json]\n");
+        "t.json: error: orrery.ranks[0].ops is more than the file has events [trace.json]\n");
   CHECK(message(head + "2" + tail + slice + "," + slice + "]}") ==
         "t.json: error: rank 0 has op 1 twice [trace.json]\n");
   CHECK(message(head + "2" + tail + R"({"ph":"X","pid":7,"ts":1,"dur":2,"args":{"op":1}}]})") ==
@@ -220,14 +220,13 @@ TEST_CASE("Traces of other programs are refused with what they are", "[unit][rec
     return "t.json: error: this trace is " + whose + ", not one that orrery wrote [trace.json]\n  " +
            (whose.ends_with("gzip")
                 ? "gunzip unpacks it.\n"
-                : "orrery run --trace and orrery simulate --trace name each operation of the plan.  "
-                  "Of other programs orrery compare reads what torch.profiler's "
-                  "export_chrome_trace writes.\n");
+                : "orrery run --trace and orrery simulate --trace name each operation of the plan.  From other "
+                  "programs, orrery compare reads what torch.profiler's export_chrome_trace writes.\n");
   };
   CHECK(message(R"({"schemaVersion":1,"deviceProperties":[{"id":0}],"distributedInfo":{"backend":"nccl","rank":0},
     "traceEvents":[{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":1.5,"dur":2,
-    "args":{"stream":7,"correlation":3}}]})") == refused("of PyTorch's profiler (Kineto)"));
-  CHECK(message(R"({"traceEvents":[]})") == refused("of another program"));
+    "args":{"stream":7,"correlation":3}}]})") == refused("from PyTorch's profiler (Kineto)"));
+  CHECK(message(R"({"traceEvents":[]})") == refused("from another program"));
   CHECK(message(R"([{"ph":"X","pid":0,"ts":1,"dur":2}])") == refused("a list of events without its writer's name"));
   CHECK(message(std::string("SQLite format 3\0rest", 20)) == refused("an SQLite file, as Nsight Systems exports"));
   CHECK(message("\x1f\x8b\x08 packed") == refused("compressed with gzip"));

@@ -287,7 +287,8 @@ TEST_CASE("A profile beside a prediction: kinds of work, and whose plan it is", 
   CHECK(render(c).find("peak memory not judged") != std::string::npos);
   const Comparison other = compare(predicted, program, measured(4));
   CHECK_FALSE(other.same_plan);
-  CHECK(other.mismatches == std::vector<std::string>{"the profile is of a run of 4 ranks, and the plan has 2"});
+  CHECK(other.mismatches ==
+        std::vector<std::string>{"the profile was recorded in a run of 4 ranks, but the plan has 2"});
 }
 
 }  // namespace orrery

@@ -114,9 +114,9 @@ TEST_CASE("both spellings of rotary angles are read alike by every type that has
       }
     }
     CHECK(refused(head + R"(, "rope_scaling": {"type": "yarn"}, "rope_parameters": {"type": "linear"}})")
-              .find("rope_scaling and rope_parameters do not say the same") != std::string::npos);
+              .find("rope_scaling and rope_parameters differ") != std::string::npos);
     CHECK(refused(head + R"(, "rope_parameters": {"factor": 2.0}})")
-              .find("rope_parameters does not say its kind (rope_type)") != std::string::npos);
+              .find("rope_parameters does not name its kind (rope_type)") != std::string::npos);
     CHECK(refused(head + R"(, "rope_parameters": {"rope_tipe": "yarn"}})").find("Did you mean rope_type?") !=
           std::string::npos);
     CHECK(refused(head + R"(, "rope_parameters": {"full_attention": {"rope_theta": 1.0}}})")

@@ -117,7 +117,7 @@ TEST_CASE("a slip of the pen in a key that is read names the key", "[unit][hf]")
       config[slip] = 1;
       const Answer with = read(config);
       CHECK(!with.model);
-      CHECK(with.text.find(fmt::format("{} is no key of {} [hf.unknown-key]", slip, f.type)) != std::string::npos);
+      CHECK(with.text.find(fmt::format("{} is not a key of {} [hf.unknown-key]", slip, f.type)) != std::string::npos);
       CHECK(with.text.find("Did you mean ") != std::string::npos);
     }
   }

@@ -163,15 +163,15 @@ TEST_CASE("mistakes in a routing table are shown where they stand", "[unit][rout
     return render(d);
   };
   CHECK(complaint("1 2\n3 four\n") ==
-        "t.txt:2:3: error: \"four\" is no load of an expert [workload.routing]\n"
+        "t.txt:2:3: error: \"four\" is not the load of an expert [workload.routing]\n"
         "    2 | 3 four\n"
         "      |   ^\n"
         "  Loads are numbers from 0 to 1e15.\n");
   CHECK(complaint("1 2\n1 2 3\n") ==
-        "t.txt:2:1: error: the row has another number of loads than the first [workload.routing]\n"
+        "t.txt:2:1: error: the row does not have as many loads as the first row [workload.routing]\n"
         "    2 | 1 2 3\n"
         "      | ^\n"
-        "  It has 3, the first 2.\n");
+        "  It has 3, and the first row has 2.\n");
   CHECK(complaint("0 0\n") ==
         "t.txt:1:1: error: no expert of the layer has a load [workload.routing]\n"
         "    1 | 0 0\n"
@@ -251,9 +251,9 @@ TEST_CASE("model.mixture: mixtures that no layer can be", "[error]") {
         "  The first 32 layers are dense; the model has 32.\n"
         "  Leave out [model.mixture], or lower first_dense.\n");
   CHECK(complaints_of([](ModelSpec& m) { m.mixture->groups = 3; }) ==
-        "error: the groups do not divide the experts [model.mixture]\n"
+        "error: the number of groups does not divide the number of experts [model.mixture]\n"
         "  experts is 8, and 8 / 3 leaves 2.\n"
-        "  Leave out groups where tokens may visit any experts.\n");
+        "  Leave out groups if tokens may visit any experts.\n");
   CHECK(complaints_of([](ModelSpec& m) { m.mixture->groups = 8; }) ==
         "error: a token cannot visit its experts in that many groups [model.mixture]\n"
         "  groups_per_token is 1; per_token is 2, and there are 8 groups of 1 experts.\n"
@@ -264,12 +264,12 @@ TEST_CASE("model.mixture: mixtures that no layer can be", "[error]") {
   CHECK(complaints_of([](ModelSpec& m) {
           m.mixture->dense = {3, 32};
         }) ==
-        "error: dense does not name layers in ascending order [model.mixture]\n"
+        "error: dense must name layers of the model in ascending order [model.mixture]\n"
         "  It has 32; the model's layers are 0 to 31.\n");
   CHECK(complaints_of([](ModelSpec& m) {
           m.mixture->dense = {3, 3};
         }) ==
-        "error: dense does not name layers in ascending order [model.mixture]\n"
+        "error: dense must name layers of the model in ascending order [model.mixture]\n"
         "  It has 3 before 3.\n");
   CHECK(complaints_of([](ModelSpec& m) {
           m.mixture->first_dense = 7;
@@ -277,7 +277,7 @@ TEST_CASE("model.mixture: mixtures that no layer can be", "[error]") {
           m.mixture->dense = {7, 23};
         }) ==
         "error: no layer is a mixture [model.mixture]\n"
-        "  Each of those from layer 7 on in steps of 16 is among dense.\n"
+        "  From layer 7 on, every layer in steps of 16 is listed in dense.\n"
         "  Leave out [model.mixture], or shorten dense.\n");
   CHECK(complaints_of([](ModelSpec& m) { m.bias = true; }) ==
         "error: experts have no biases [model.mixture]\n"

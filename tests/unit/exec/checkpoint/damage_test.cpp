@@ -135,13 +135,13 @@ TEST_CASE("a forged manifest is refused soon, however many entries and lines it 
   const std::string most = with_ranks(entry, 1'600'000);
   // 4 MiB, and 160 bytes for each of the two.
   CHECK(said(most) ==
-        fmt::format("{} is damaged: it has {} bytes, and a manifest beside 2 rank files has at most 4194624", path,
+        fmt::format("{} is damaged: it has {} bytes, but a manifest beside 2 rank files has at most 4194624", path,
                     most.size() + 15));
   CHECK_THAT(said(with_ranks(entry, 150'000)), Catch::Contains("rank-00000.bin is damaged: it ends at byte "));
   CHECK(said(with_ranks("1", 2'000'000)) == path + " cannot be used: ranks[0] is not an object");
   std::string model = body;
   model.insert(model.find("\"model\": \"") + 10, std::string(1'000'000, '#') + "\\n");
   CHECK_THAT(said(model), Catch::StartsWith(path + " cannot be used: model has 10") &&
-                              Catch::EndsWith(" bytes, and at most 65536 are read"));
+                              Catch::EndsWith(" bytes, but at most 65536 are read"));
   CHECK(said(body).empty());
 }

@@ -87,13 +87,13 @@ TEST_CASE("Sizes of a rate must increase", "[calibration][error]") {
         "c.toml:7:9: error: sizes must be given and increase [calibration.axes]\n"
         "    7 | sizes = [8, 8]\n"
         "      |         ^\n"
-        "  A rate is interpolated between neighbours.\n");
+        "  Rates are interpolated between neighbouring sizes.\n");
 }
 
 TEST_CASE("A rate needs one value for every point", "[calibration][error]") {
   CHECK(
       message(head + "[[kernels]]\nkind = \"gelu_forward\"\ncompute = \"f32\"\nsizes = [8, 9]\nrates = [1, 2, 3]\n") ==
-      "c.toml:8:9: error: the number of rates is not that of the grid [calibration.values]\n"
+      "c.toml:8:9: error: the number of rates is not the number of points [calibration.values]\n"
       "    8 | rates = [1, 2, 3]\n"
       "      |         ^\n"
       "  The sizes form 2 points; there are 3 rates.\n");

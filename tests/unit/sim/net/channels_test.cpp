@@ -69,10 +69,10 @@ TEST_CASE("NCCL's graphs that leave the node need the number of nodes", "[unit][
   CHECK(r.rings == std::vector<Ranks>{{0, 1}, {1, 0}});
   CHECK(r.notes == std::vector<std::string>{"every node is taken to have 2 GPUs"});
   CHECK(mistakes(given("of-two-nodes.xml")) ==
-        R"(f:1:2: error: the channels leave the node, and the file does not say how many there are [import.nodes]
+        R"(f:1:2: error: the channels leave the node, but the file does not give the number of nodes [import.nodes]
     1 | <graphs version="1">
       |  ^
-  --nodes says it: that of the run which dumped the graphs.
+  Give it with --nodes: the nodes of the run that dumped the graphs.
 )");
   CHECK(mistakes(given("one-node.xml"), 2).find("the channels do not leave the node [import.nodes]") !=
         std::string::npos);
@@ -133,14 +133,14 @@ TEST_CASE("mistakes in NCCL's graphs and log are shown with their place", "[erro
       "f:1:2: error: the version of these graphs is not known [import.version]");
   has(mistakes(with(graphs, "</graphs>", "")), "not valid XML");
   has(mistakes(with(graphs, "nchannels=\"2\"", "nchannels=\"3\"")),
-      "f:2:4: error: a graph has not as many channels as it says [import.value]");
+      "f:2:4: error: a graph does not have as many channels as it says [import.value]");
   has(mistakes(with(graphs, "speedintra=\"30\"", "speedintra=\"fast\"")),
       "It is \"fast\"; GB/s of one channel are meant, as 20.");
   has(mistakes(with(graphs, "<gpu dev=\"1\"/>", "<gpu dev=\"0\"/>")),
       "f:3:6: error: a ring passes a GPU twice [import.device]");
   has(mistakes(with(graphs, "<gpu dev=\"1\"/>", "<gpu/>")),
       "f:5:8: error: <gpu> has no dev that can be read [import.missing]");
-  has(mistakes(with(graphs, "<gpu dev=\"1\"/>", "<cpu dev=\"1\"/>")), "<cpu> is not known here [import.key]");
+  has(mistakes(with(graphs, "<gpu dev=\"1\"/>", "<cpu dev=\"1\"/>")), "the element <cpu> is not known [import.key]");
   has(mistakes(with(graphs, "id=\"3\"", "id=\"1\"")), "two graphs have the id 1 [import.device]");
   has(mistakes("<graphs version=\"1\"/>"), "there is no graph of rings, trees or NVLS with channels [import.missing]");
   CHECK(mistakes(with(log, "0   3   2   1", "0   3   2   3")) ==

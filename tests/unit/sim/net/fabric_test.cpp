@@ -151,7 +151,7 @@ TEST_CASE("mistakes in fabric files are shown with place, numbers and what would
         R"(f.toml:9:8: error: the tree holds fewer ends than there are NICs [fabric.ends]
     9 | down = [2, 2]
       |        ^
-  It holds 4; 8 nodes of 1 NICs need 8.
+  It holds 4; 8 nodes of 1 NIC need 8.
   The last level would need down = 4.
 )");
   CHECK(mistakes(network("shape = \"fat_tree\"\ndown = [2, 4]\nup = [1]")) ==
@@ -174,10 +174,10 @@ TEST_CASE("mistakes in fabric files are shown with place, numbers and what would
   At most 2^29 are counted.
 )");
   CHECK(mistakes(network("shape = \"torus\"\nsizes = [3, 3]")) ==
-        R"(f.toml:9:9: error: the shape has not as many ends as there are NICs [fabric.ends]
+        R"(f.toml:9:9: error: the shape does not have one end for each NIC [fabric.ends]
     9 | sizes = [3, 3]
       |         ^
-  It has 9; 8 nodes of 1 NICs have 8.
+  It has 9; 8 nodes of 1 NIC have 8.
 )");
   CHECK(mistakes(network("shape = \"dragonfly\"\ngroups = 4\nrouters = 1\nends = 2\nglobal_links = 2")) ==
         R"(f.toml:9:10: error: a group has fewer global links than there are other groups [fabric.dragonfly]
@@ -195,7 +195,7 @@ TEST_CASE("mistakes in fabric files are shown with place, numbers and what would
   It has 3 and 2; a NIC without a GPU would idle. At most 2 are read.
 )");
   CHECK(mistakes(node + "nics = 1\n" + wires + "pairs = [\"gpu0 gpu1\", \"gpu0\"]") ==
-        R"(f.toml:13:9: error: a wire is not two names with one space between them [fabric.wire]
+        R"(f.toml:13:9: error: a wire must be two names with one space between them [fabric.wire]
    13 | pairs = ["gpu0 gpu1", "gpu0"]
       |         ^
   It is "gpu0"; "gpu0 switch0" would be right.
@@ -213,17 +213,17 @@ TEST_CASE("mistakes in fabric files are shown with place, numbers and what would
   There are 5000; at most 2048 are read.
 )");
   CHECK(mistakes(network("shape = \"torus\"\nsizes = [8]\nsharp = true")) ==
-        R"(f.toml:10:9: error: switches of this shape form no tree in which they could add [fabric.sharp]
+        R"(f.toml:10:9: error: sharp needs switches that form a tree [fabric.sharp]
    10 | sharp = true
       |         ^
-  shape = "star" and shape = "fat_tree" do.
+  shape = "star" or shape = "fat_tree" would be right.
 )");
   CHECK(
       mistakes(node + "nics = 1\nnvls = true\n" + wires + "pairs = [\"gpu0 s\", \"gpu1 s\", \"nic0 s\"]") ==
       R"(f.toml:9:8: error: no switch joins all GPUs of a node by NVLink, so that none can add what they send [fabric.nvls]
     9 | nvls = true
       |        ^
-  Of 2 GPUs each needs an NVLink to the same switch; shape = "nvswitch" has them.
+  Each of the 2 GPUs needs an NVLink to the same switch; shape = "nvswitch" has them.
 )");
 }
 

@@ -159,11 +159,12 @@ TEST_CASE("a dump without links between GPUs that have them says so; one of seve
           "[unit][net]") {
   const Imported i = dump(cpu(dumped("1", 0, "sm=\"90\"", "") + dumped("2", 1, "sm=\"90\"", "")));
   CHECK(notes(i, "no GPU has a row of NVLinks or xGMI links, so that PCIe alone joins them"));
-  CHECK(refused(ImportKind::nccl_topology,
-                "<system version=\"1\"><cpu host_hash=\"0x1\"/><cpu host_hash=\"0x2\"/></system>") ==
-        "x:1:2: error: this dump is of several machines; that of one is read [import.nodes]\n    1 | <system "
-        "version=\"1\"><cpu host_hash=\"0x1\"/><cpu host_hash=\"0x2\"/></system>\n      |  ^\n"
-        "  Its <cpu> have 2 different values of host_hash.\n");
+  CHECK(
+      refused(ImportKind::nccl_topology,
+              "<system version=\"1\"><cpu host_hash=\"0x1\"/><cpu host_hash=\"0x2\"/></system>") ==
+      "x:1:2: error: this dump covers several machines; only a dump of one can be read [import.nodes]\n    1 | <system "
+      "version=\"1\"><cpu host_hash=\"0x1\"/><cpu host_hash=\"0x2\"/></system>\n      |  ^\n"
+      "  Its <cpu> have 2 different values of host_hash.\n");
 }
 
 // Tables of drivers before 470 have no column of NUMA nodes: the cores tell the sockets.
@@ -196,7 +197,7 @@ TEST_CASE("SYS between a GPU and a NIC of one NUMA node is taken, with a note", 
                 "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\tNODE\t0-9\t0\nGPU1\tSYS\t X "
                 "\tNODE\t10-19\t1\nNIC0\tNODE\tNODE\t X \t\t\n",
                 gpu("h100"))
-            .find("error: GPU1 and GPU0 are far apart, and both are near to the same device [import.matrix]") !=
+            .find("error: GPU1 and GPU0 are far apart, but both are near to the same device [import.matrix]") !=
         std::string::npos);
 }
 

@@ -114,10 +114,10 @@ TEST_CASE("more NICs than GPUs are taken together by the GPU that they are near"
 
 TEST_CASE("a skeleton needs to be told its GPUs", "[unit][net]") {
   CHECK(mistakes(ImportKind::nccl_topology, given("nccl-skeleton.xml")) ==
-        R"(x:2:2: error: this file has PCI devices alone; which NVLinks its GPUs have it cannot say [import.gpu]
+        R"(x:2:2: error: this file has only PCI devices, not the NVLinks of its GPUs [import.gpu]
     2 | <system version="1">
       |  ^
-  Name the GPU: --gpu, of p100, v100, rtx-8000, rtx-5000, rtx-2080-ti, t4, a100, a800, a30, a40, a6000, rtx-3090, a10, l4, l40, l40s, rtx-4090, rtx-6000-ada, h100, h200, h800, h20, b200, gb200, b300, gb300, rtx-5090, rtx-pro-6000.
+  Name the GPU with --gpu, one of p100, v100, rtx-8000, rtx-5000, rtx-2080-ti, t4, a100, a800, a30, a40, a6000, rtx-3090, a10, l4, l40, l40s, rtx-4090, rtx-6000-ada, h100, h200, h800, h20, b200, gb200, b300, gb300, rtx-5090, rtx-pro-6000.
 )");
   ImportOptions h100;
   h100.gpu = "h100";
@@ -291,8 +291,8 @@ TEST_CASE("import.*: one wrong input for each, and what a person sees", "[error]
   CHECK(mistakes(K::nccl_topology, "<system version=\"1\">\n<cpu>") ==
         "x:2:5: error: not valid XML: Start-end tags mismatch [import.syntax]\n    2 | <cpu>\n      |     ^\n");
   CHECK(mistakes(K::nccl_topology, "<graphs version=\"1\"/>") ==
-        "x:1:1: error: this is no topology of NCCL [import.kind]\n    1 | <graphs version=\"1\"/>\n      | ^\n"
-        "  Its root element is <system>.\n");
+        "x:1:1: error: this is not a topology of NCCL [import.kind]\n    1 | <graphs version=\"1\"/>\n      | ^\n"
+        "  Its root element must be <system>.\n");
   CHECK(mistakes(K::nccl_topology, "<system version=\"3\"/>")
             .find("error: the version of this topology is not known [import.version]") != std::string::npos);
   CHECK(mistakes(K::nccl_topology, system + "<pci class=\"0x030200\"/></cpu></system>")
@@ -336,7 +336,7 @@ TEST_CASE("import.*: one wrong input for each, and what a person sees", "[error]
             .find("error: GPU1 and GPU0 have two different cells [import.matrix]") != std::string::npos);
   CHECK(mistakes(K::smi_topology, "\tGPU0\tGPU1\tGPU2\nGPU0\t X \tPIX\tSYS\nGPU1\tPIX\t X \tPIX\nGPU2\tSYS\tPIX\t X \n",
                  h100)
-            .find("error: GPU2 and GPU0 are far apart, and both are near to the same device [import.matrix]") !=
+            .find("error: GPU2 and GPU0 are far apart, but both are near to the same device [import.matrix]") !=
         std::string::npos);
 
   CHECK(mistakes(K::slurm_topology, "SwitchName=s Nodes=n[0-3\n", nic) ==
@@ -344,7 +344,7 @@ TEST_CASE("import.*: one wrong input for each, and what a person sees", "[error]
         "             ^\n"
         "  A bracket has no other one.\n  n[0-3,7],m1 would be right.\n");
   CHECK(mistakes(K::slurm_topology, "SwitchName=s Nods=n0\n", nic)
-            .find("error: \"Nods=n0\" is not known here [import.key]") != std::string::npos);
+            .find("error: the key \"Nods=n0\" is not known [import.key]") != std::string::npos);
   CHECK(mistakes(K::slurm_topology, "SwitchName=s Switches=t\n", nic)
             .find("error: there is no switch t [import.switch]") != std::string::npos);
   CHECK(mistakes(K::slurm_topology, "SwitchName=s Nodes=n0\nSwitchName=t Nodes=n0\n", nic)
@@ -364,7 +364,7 @@ TEST_CASE("import.*: one wrong input for each, and what a person sees", "[error]
   CHECK(mistakes(K::dot_graph,
                  "graph { gpu0 -- nic0 [bandwidth=\"1 GB/s\", latency=\"1 us\"]; nic0 -- nic0 [bandwidth=\"1 GB/s\", "
                  "latency=\"1 us\"] }")
-            .find("\"nic0\" -- \"nic0\" is no cable [import.edge]") != std::string::npos);
+            .find("\"nic0\" -- \"nic0\" is not a cable [import.edge]") != std::string::npos);
   CHECK(mistakes(K::dot_graph, "graph { \"node 0 gpu0\"; \"node 1 gpu0\"; \"node 0 nic 0\" }")
             .find("error: the nodes of this graph are not alike [import.nodes]") != std::string::npos);
 }
