@@ -36,7 +36,6 @@ inline constexpr std::size_t work_kind_count = 17;
 /// Runs beside computing: collectives, exchanges, copies.
 [[nodiscard]] bool is_transfer(WorkKind);
 
-[[nodiscard]] WorkKind work_kind_of(KernelKind);
 /// Of an op that takes time (is_timed).
 [[nodiscard]] WorkKind work_kind_of(const Block&, const Op&);
 
