@@ -57,8 +57,8 @@ struct KernelContext {
 /// Whether the kernel looks at Operand::place.
 [[nodiscard]] bool needs_place(const Kernel&);
 
-/// Runs one kernel on this thread.  Operands stand in the order that KernelKind
-/// documents.  The result depends on the operands and the context alone, never
+/// Runs one kernel on this thread.  Operands stand in the order of the kernel's
+/// row in core/program/kernel_table.cpp.  The result depends on the operands and the context alone, never
 /// on other threads.  Fields of the context that the kind does not name above
 /// may be null.
 void run_kernel(const Kernel&, std::span<const Operand>, const KernelContext&);

@@ -6,7 +6,7 @@
 
 /// GEMM and attention as their definitions read: plain loops in double over
 /// whole operands of any type.  The measure of exec/kernels/cpu, which blocks,
-/// vectorises and skips; not used by a run.  Operands as KernelKind documents.
+/// vectorises and skips; not used by a run.  Operands as in kernel_table.cpp.
 namespace orrery::reference {
 
 void gemm(const Kernel&, std::span<const Operand>);
