@@ -37,8 +37,10 @@ constexpr KernelTraits gpu_dropout{.gpu = true, .placed = When::dropout};
 constexpr KernelTraits update{.parameters = true, .gpu = true};
 constexpr KernelTraits update_placed{.parameters = true, .gpu = true, .placed = When::always};
 
-constexpr KernelTraits host_arithmetic(A a, When placed = When::never) { return {.arithmetic = a, .placed = placed}; }
-constexpr KernelTraits gpu_attention(A a) { return {.arithmetic = a, .gpu = true, .placed = When::dropout}; }
+constexpr KernelTraits host_arithmetic(A how, When placed = When::never) {
+  return {.arithmetic = how, .placed = placed};
+}
+constexpr KernelTraits gpu_attention(A how) { return {.arithmetic = how, .gpu = true, .placed = When::dropout}; }
 
 template <class... Operands>
 constexpr KernelRow row(K kind, std::string_view word, W work, KernelTraits traits, Operands... operands) {

@@ -50,7 +50,7 @@ struct OperandRow {
 class OperandList {
  public:
   constexpr OperandList() = default;
-  constexpr OperandList(std::initializer_list<OperandRow> rows) {  // NOLINT(google-explicit-constructor): a braced list
+  constexpr OperandList(std::initializer_list<OperandRow> rows) {
     for (const OperandRow& row : rows) add(row);
   }
   constexpr void add(const OperandRow& row) { rows_[size_++] = row; }

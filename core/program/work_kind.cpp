@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "core/program/kernel_table.hpp"
+#include "core/program/program.hpp"
 
 namespace orrery {
 namespace {

@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "core/program/op.hpp"
-#include "core/program/program.hpp"
 
 namespace orrery {
 
