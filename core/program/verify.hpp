@@ -34,7 +34,7 @@ struct Violation {
 ///   program.layout         mesh, classes, groups, tables, declarations; ids in bounds; flat arrays dense in op order
 ///   program.wait           a wait names an earlier timed op of its block, or the tail of a lane that exists
 ///   program.view           views lie inside their buffers, instances inside the layers and microbatches
-///   program.operands       number, use and shape of the operands of each kind (the table in kernel.hpp, the
+///   program.operands       number, use and shape of the operands of each kind (kernel_table.cpp, the
 ///                          comments of Collective, Exchange and Copy)
 ///   program.tier           ops work on device memory, those of the host lane on the host's; a Copy goes where it says
 ///   program.lifetime       no use before Alloc or after Free, no second Alloc or Free; a step leaves live what

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/program/verify_operand_table.hpp"
+#include "core/program/kernel_table.hpp"
 #include "core/program/verify_parts.hpp"
 
 namespace orrery::verifying {
@@ -70,33 +70,27 @@ class Operands {
     if (op_.lane.kind != LaneKind::compute && op_.lane.kind != LaneKind::host) {
       wrong("a Compute queues on the compute lane");
     }
-    const KernelTable table(k);
-    const auto& expected = table.operands();
+    const OperandList expected = operands_of(k);
     const std::size_t extra = op_.views.count > expected.size() ? op_.views.count - expected.size() : 0;
-    // sum_squares takes any number of gradients, then the norm.
-    const bool leading = k.kind == KernelKind::sum_squares;
-    if (op_.views.count < expected.size() || (extra > 0 && !table.repeats() && !leading)) {
-      wrong(fmt::format("{} takes {} operands, but has {}", name_of(k.kind), expected.size(), op_.views.count));
+    const auto* const repeated =
+        std::find_if(expected.begin(), expected.end(), [](const OperandRow& o) { return o.repeats; });
+    if (op_.views.count < expected.size() || (extra > 0 && repeated == expected.end())) {
+      wrong(fmt::format("{} takes {} operands, here are {}", name_of(k.kind), expected.size(), op_.views.count));
       return;
     }
+    const auto first = static_cast<std::size_t>(repeated - expected.begin());
     for (std::uint32_t i = 0; i < op_.views.count; ++i) {
-      std::size_t e = i;
-      if (leading) e = i > extra ? i - extra : 0;
-      if (table.repeats()) e = std::min<std::size_t>(i, expected.size() - 1);
-      const ExpectedOperand& x = expected[e];
-      // C is written or added to; the same holds for dq and the context of brought values.
-      const bool product = (k.kind == KernelKind::gemm && i == 2) || (k.kind == KernelKind::expert_gemm && i == 3) ||
-                           (k.kind == KernelKind::attention_part_backward && i == 5) ||
-                           (k.kind == KernelKind::attention_values_forward && i == 2) ||
-                           (k.kind == KernelKind::attention_scores_backward && i == 2);
-      if (product) {
-        use(i, x.name, {Use::write, Use::accumulate});
+      const OperandRow& x = expected[i > first + extra ? i - extra : std::min<std::size_t>(i, first)];
+      const std::string_view name = orrery::name_of(x.name);
+      if (x.adds) {
+        use(i, name, {Use::write, Use::accumulate});
       } else {
-        use(i, x.name, {x.use});
+        use(i, name, {x.use});
       }
-      if (x.elements >= 0 && static_cast<double>(view(i).count) != x.elements) {
-        wrong(fmt::format("operand {} ({}) of {} has {} elements, but its shape has {}", i, x.name, name_of(k.kind),
-                          view(i).count, x.elements));
+      if (x.elements == nullptr) continue;
+      if (const double elements = x.elements(k); static_cast<double>(view(i).count) != elements) {
+        wrong(fmt::format("operand {} ({}) of {} has {} elements, its shape {}", i, name, name_of(k.kind),
+                          view(i).count, elements));
       }
     }
     kind_rules(k);

@@ -10,6 +10,7 @@
 #include "core/base/toml_reader.hpp"
 #include "core/base/toml_writer.hpp"
 #include "core/base/units_text.hpp"
+#include "core/program/kernel_table.hpp"
 
 namespace orrery {
 
@@ -64,14 +65,8 @@ const std::vector<std::string_view>& generations() {
 }
 
 std::size_t dimensions(KernelKind kind) {
-  switch (kind) {
-    case KernelKind::gemm: return 3;
-    case KernelKind::attention_unfused_forward:
-    case KernelKind::attention_unfused_backward:
-    case KernelKind::attention_flash_forward:
-    case KernelKind::attention_flash_backward: return 2;
-    default: return 1;
-  }
+  if (kind == KernelKind::gemm) return 3;
+  return is_whole_attention(kind) ? 2 : 1;
 }
 
 /// Axes "PREFIXsizes" (one) or "PREFIXsizes_1", "_2", ...; values "PREFIXrates".

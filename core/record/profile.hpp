@@ -10,7 +10,7 @@
 #include "core/base/diagnostics.hpp"
 #include "core/base/ids.hpp"
 #include "core/base/work_progress.hpp"
-#include "core/record/work_kind.hpp"
+#include "core/program/work_kind.hpp"
 
 namespace orrery {
 

@@ -3,17 +3,13 @@
 #include <map>
 #include <utility>
 
+#include "core/program/kernel_table.hpp"
 #include "exec/calibrate/kernel_samples.hpp"
 #include "exec/calibrate/sample_programs.hpp"
 
 namespace orrery {
 
 namespace {
-
-bool is_attention(KernelKind kind) {
-  return kind == KernelKind::attention_unfused_forward || kind == KernelKind::attention_unfused_backward ||
-         kind == KernelKind::attention_flash_forward || kind == KernelKind::attention_flash_backward;
-}
 
 std::vector<double> doubles(std::initializer_list<std::uint64_t> sizes) {
   std::vector<double> out;
@@ -98,7 +94,7 @@ void measure_attention(Precision precision, MeasuredRates& into) {
           const SampleProgram sample = sample_program(shape, precision);
           KernelTimer timer(sample.program, sample.workload);
           for (const KernelSample& s : samples_of(sample.program)) {
-            if (!is_attention(s.kernel.kind)) continue;
+            if (!is_whole_attention(s.kernel.kind)) continue;
             KernelRate& table = tables[{s.kernel.kind, dropout}];
             table.kind = s.kernel.kind;
             table.compute = s.kernel.compute;

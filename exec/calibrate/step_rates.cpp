@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/kernel_table.hpp"
 #include "exec/calibrate/kernel_rates.hpp"
 #include "exec/calibrate/sample_programs.hpp"
 #include "exec/run/execute.hpp"
@@ -13,11 +14,6 @@
 namespace orrery {
 
 namespace {
-
-bool is_attention(KernelKind kind) {
-  return kind == KernelKind::attention_unfused_forward || kind == KernelKind::attention_unfused_backward ||
-         kind == KernelKind::attention_flash_forward || kind == KernelKind::attention_flash_backward;
-}
 
 /// Durations of equal kernels: the same kind, type and options, and (to 5 %) the same bytes.
 struct Bin {
@@ -110,7 +106,7 @@ void run_steps(const SampleProgram& sample, const StepRuns& how, const MeasuredR
           std::max(0.0, over_steps([&](const std::vector<Span>& s) { return s[at].start - s[*previous].end; })));
     }
     previous = at;
-    if (k.kind == KernelKind::gemm || is_attention(k.kind)) {
+    if (k.kind == KernelKind::gemm || is_whole_attention(k.kind)) {
       if (const KernelRate* table = find(known, k)) {
         const double alone = seconds_alone(*table, k);
         into.ratios[table].push_back({std::max(took, 1e-9) / alone, alone});

@@ -56,9 +56,10 @@ struct KernelContext {
 /// Whether the kernel looks at Operand::place.
 [[nodiscard]] bool needs_place(const Kernel&);
 
-/// Runs one kernel on this thread. Operands stand in the order that KernelKind documents. The result depends only on
-/// the operands and the context, never on other threads. Context fields that do not name the kind in their comment may
-/// be null.
+/// Runs one kernel on this thread.  Operands stand in the order of the kernel's
+/// row in core/program/kernel_table.cpp.  The result depends on the operands and the context alone, never
+/// on other threads.  Fields of the context that the kind does not name above
+/// may be null.
 void run_kernel(const Kernel&, std::span<const Operand>, const KernelContext&);
 
 }  // namespace orrery

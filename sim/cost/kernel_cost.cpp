@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/kernel_table.hpp"
 #include "core/spec/spec_files.hpp"
 #include "sim/cost/memory_cost.hpp"
 
@@ -83,13 +84,7 @@ FlopRate peak_of(const DeviceSpec& device, DType type) {
   return {};
 }
 
-bool is_attention(KernelKind kind) {
-  return kind == KernelKind::attention_unfused_forward || kind == KernelKind::attention_unfused_backward ||
-         kind == KernelKind::attention_flash_forward || kind == KernelKind::attention_flash_backward ||
-         kind == KernelKind::attention_part_forward || kind == KernelKind::attention_part_backward;
-}
-
-/// Attention on a part of the keys runs on the flash kernel, so that kernel's measured rates hold.
+/// A part of the keys is met by the flash kernel: its measured rates hold.
 KernelKind measured_as(KernelKind kind) {
   if (kind == KernelKind::attention_part_forward) return KernelKind::attention_flash_forward;
   if (kind == KernelKind::attention_part_backward) return KernelKind::attention_flash_backward;
@@ -98,19 +93,7 @@ KernelKind measured_as(KernelKind kind) {
 
 /// The cost that counts how often a memory-bound kernel passes over its bytes.
 SoftwareCost passes_as(KernelKind kind) {
-  switch (kind) {
-    case KernelKind::sum_squares:
-    case KernelKind::sgd_update:
-    case KernelKind::adam_update:
-    case KernelKind::lamb_moments:
-    case KernelKind::lamb_update:
-    case KernelKind::lars_norms:
-    case KernelKind::lars_update:
-    case KernelKind::adafactor_squares:
-    case KernelKind::adafactor_moments:
-    case KernelKind::adafactor_update: return SoftwareCost::optimizer;
-    default: return SoftwareCost::memory;
-  }
+  return row_of(kind).traits.parameters ? SoftwareCost::optimizer : SoftwareCost::memory;
 }
 
 std::size_t transposition(bool a, bool b) { return (a ? 2U : 0U) + (b ? 1U : 0U); }
@@ -278,7 +261,7 @@ Seconds KernelCost::gemm(const GemmShape& s, DType type) const {
 }
 
 Seconds KernelCost::attention(const Kernel& k, Bytes touched, Derivation* why) const {
-  ORRERY_ASSERT(is_attention(k.kind) && k.batch > 0, k.kind, k.batch);
+  ORRERY_ASSERT(k.batch > 0, k.kind, k.batch);
   const double factor = software_[SoftwareCost::attention];
   if (why != nullptr) {
     tell_launch(*why);
@@ -423,34 +406,43 @@ Seconds KernelCost::bytes(KernelKind kind, DType type, Bytes traffic, bool dropo
 }
 
 Seconds KernelCost::kernel(const Kernel& k, Bytes touched, Derivation* why) const {
-  if (k.kind == KernelKind::gemm) {
-    return gemm({k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b}, k.compute, touched, why);
-  }
-  if (k.kind == KernelKind::expert_gemm) {
-    // The busiest rank's rows are shared out evenly to its experts.
-    GemmShape s{k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b, k.batch};
-    std::uint64_t& rows = k.options.transpose_a ? s.depth : s.rows;
-    rows = (rows + k.batch - 1) / k.batch;
-    const double factor = software_[SoftwareCost::expert_gemm];
-    const Seconds gap = Seconds::of(software_[SoftwareCost::expert_gap]);
-    if (why != nullptr) why->given("factor of the program", factor, NumberSource::software, "expert_gemm");
-    const Seconds time = factor * gemm(s, k.compute, touched, why);
-    const Seconds launches = static_cast<double>(k.batch) * gap;
-    if (why != nullptr) {
-      why->made(NumberBy::product, 2, "grouped product", time);
-      why->given("experts", static_cast<double>(k.batch), NumberSource::program);
-      why->given("launch of an expert's product", gap, NumberSource::software, "expert_gap");
-      why->made(NumberBy::product, 2, "launches", launches);
-      why->made(NumberBy::largest, 2, "grouped product", std::max(time, launches));
-    }
-    return std::max(time, launches);
-  }
-  if (is_attention(k.kind)) return attention(k, touched, why);
-  if (const std::uint32_t width = score_width(k); width > 0) {
-    return gemm({k.rows / k.batch, k.depth / k.batch, width, false, true, std::uint64_t{k.batch} * k.heads}, k.compute,
-                touched, why);
+  switch (row_of(k.kind).traits.arithmetic) {
+    case Arithmetic::none: break;
+    case Arithmetic::product:
+      return gemm({k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b}, k.compute, touched, why);
+    case Arithmetic::expert_product: return expert_products(k, touched, why);
+    case Arithmetic::attention_forward:
+    case Arithmetic::attention_backward:
+    case Arithmetic::flash_backward:
+    case Arithmetic::part_forward:
+    case Arithmetic::part_backward: return attention(k, touched, why);
+    case Arithmetic::key_scores:
+    case Arithmetic::value_scores:
+    case Arithmetic::pair_scores:
+      return gemm({k.rows / k.batch, k.depth / k.batch, score_width(k), false, true, std::uint64_t{k.batch} * k.heads},
+                  k.compute, touched, why);
   }
   return bytes(k.kind, k.compute, memory_traffic(k, touched), k.options.dropout, why);
+}
+
+Seconds KernelCost::expert_products(const Kernel& k, Bytes touched, Derivation* why) const {
+  // The busiest rank's rows, shared out evenly to its experts.
+  GemmShape s{k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b, k.batch};
+  std::uint64_t& rows = k.options.transpose_a ? s.depth : s.rows;
+  rows = (rows + k.batch - 1) / k.batch;
+  const double factor = software_[SoftwareCost::expert_gemm];
+  const Seconds gap = Seconds::of(software_[SoftwareCost::expert_gap]);
+  if (why != nullptr) why->given("factor of the program", factor, NumberSource::software, "expert_gemm");
+  const Seconds time = factor * gemm(s, k.compute, touched, why);
+  const Seconds launches = static_cast<double>(k.batch) * gap;
+  if (why != nullptr) {
+    why->made(NumberBy::product, 2, "grouped product", time);
+    why->given("experts", static_cast<double>(k.batch), NumberSource::program);
+    why->given("launch of an expert's product", gap, NumberSource::software, "expert_gap");
+    why->made(NumberBy::product, 2, "launches", launches);
+    why->made(NumberBy::largest, 2, "grouped product", std::max(time, launches));
+  }
+  return std::max(time, launches);
 }
 
 }  // namespace orrery

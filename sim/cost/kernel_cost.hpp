@@ -87,6 +87,7 @@ class KernelCost {
   [[nodiscard]] const RateTable* rate(KernelKind, DType, bool dropout) const;
   [[nodiscard]] FlopRate peak(DType) const;
   [[nodiscard]] Seconds products(const GemmShape&, DType compute, Bytes touched, Derivation* why) const;
+  [[nodiscard]] Seconds expert_products(const Kernel&, Bytes touched, Derivation* why) const;
   [[nodiscard]] Seconds attention_core(const Kernel&, Bytes touched, Derivation* why) const;
   [[nodiscard]] Seconds unfused_attention(const Kernel&, Bytes traffic, Derivation* why) const;
   void tell_roofline(Derivation&, Flops work, Bytes traffic, Seconds time) const;

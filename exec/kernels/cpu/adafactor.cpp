@@ -108,18 +108,16 @@ class SecondMoment {
   std::vector<double> rows_;  ///< sums, by matrix
 };
 
-}  // namespace
-
 template <class T>
-void adafactor_squares(const Kernel& k, Operands o, const KernelContext& context) {
-  const Factor factor(k.options.factor ? &o[1] : nullptr);
+void adafactor_squares(const Kernel& k, const Operands& o, const KernelContext& context) {
+  const Factor factor(o);
   if (factor.skip) return;
-  const Operand& sums = o[o.size() - 1];
-  const FactoredSegment segment = factored_segment(o[0], context);
+  const Operand& sums = o[N::sums];
+  const FactoredSegment segment = factored_segment(o[N::gradient], context);
   std::vector<double> added(segment.count);
-  for_each_piece(o[0], segment, context, [&](const Piece& p) {
+  for_each_piece(o[N::gradient], segment, context, [&](const Piece& p) {
     T buffer[tile];
-    const T* g = read(o[0], p.first, p.count, buffer);
+    const T* g = read(o[N::gradient], p.first, p.count, buffer);
     for (std::uint64_t i = 0; i < p.count; ++i) {
       if (p.pads(i)) continue;
       const double scaled = static_cast<double>(g[i]) * factor.multiplier;
@@ -132,16 +130,17 @@ void adafactor_squares(const Kernel& k, Operands o, const KernelContext& context
 }
 
 template <class T>
-void adafactor_moments(const Kernel& k, Operands o, const KernelContext& context) {
-  const Factor factor(k.options.factor ? &o[3] : nullptr);
+void adafactor_moments(const Kernel& k, const Operands& o, const KernelContext& context) {
+  const Factor factor(o);
   if (factor.skip) return;
-  const Operand& moments = o[o.size() - 2];
-  const Operand& norms = o[o.size() - 1];
-  const FactoredSegment segment = factored_segment(o[0], context);
-  const double kept = 1.0 - std::pow(read_scalar(o[2]), -adafactor_decay_exponent);
+  const Operand& moments = o[N::moments];
+  const Operand& norms = o[N::norms];
+  const FactoredSegment segment = factored_segment(o[N::gradient], context);
+  const double kept = 1.0 - std::pow(read_scalar(o[N::steps]), -adafactor_decay_exponent);
   const auto average = [&](std::uint64_t at, std::uint64_t elements) {
-    const double mean = kept * read_scalar(moments, at) +
-                        (1.0 - kept) * (read_scalar(o[1], at) + static_cast<double>(elements) * adafactor_epsilon);
+    const double mean =
+        kept * read_scalar(moments, at) +
+        (1.0 - kept) * (read_scalar(o[N::sums], at) + static_cast<double>(elements) * adafactor_epsilon);
     write_scalar(moments, mean, at);
   };
   for (const FactoredTensor& t : segment.tensors) {
@@ -153,9 +152,9 @@ void adafactor_moments(const Kernel& k, Operands o, const KernelContext& context
   }
   const SecondMoment second(segment, moments);
   std::vector<double> added(segment.matrices);
-  for_each_piece(o[0], segment, context, [&](const Piece& p) {
+  for_each_piece(o[N::gradient], segment, context, [&](const Piece& p) {
     T buffer[tile];
-    const T* g = read(o[0], p.first, p.count, buffer);
+    const T* g = read(o[N::gradient], p.first, p.count, buffer);
     for (std::uint64_t i = 0; i < p.count; ++i) {
       if (p.pads(i)) continue;
       const double scaled = static_cast<double>(g[i]) * factor.multiplier;
@@ -167,39 +166,42 @@ void adafactor_moments(const Kernel& k, Operands o, const KernelContext& context
 }
 
 template <class T>
-void adafactor_update(const Kernel& k, Operands o, const KernelContext& context) {
-  const Update u(k, o);
-  const Factor factor(u.factor);
+void adafactor_update(const Kernel& k, const Operands& o, const KernelContext& context) {
+  const Update u(o);
+  const Factor factor(o);
   if (factor.skip) return;
-  const Operand& norms = o[o.size() - 1];
-  const FactoredSegment segment = factored_segment(o[0], context);
-  const SecondMoment second(segment, u.moments[0]);
+  const Operand& norms = o[N::norms];
+  const FactoredSegment segment = factored_segment(o[N::gradient], context);
+  const SecondMoment second(segment, o[N::moments]);
   const Workload& w = *context.workload;
-  const double rate = learning_rate(w, static_cast<std::uint64_t>(read_scalar(o[1])));
+  const double rate = learning_rate(w, static_cast<std::uint64_t>(read_scalar(o[N::steps])));
   const double decay = k.options.decay ? w.optimizer.weight_decay : 0.0;
-  const Operand& exact = u.master != nullptr ? *u.master : *u.weight;
-  for_each_piece(o[0], segment, context, [&](const Piece& p) {
+  for_each_piece(o[N::gradient], segment, context, [&](const Piece& p) {
     const auto elements = static_cast<double>(std::max<std::uint64_t>(p.tensor->rows, 1) * p.tensor->columns);
     const double length = std::sqrt(read_scalar(norms, p.norm()) / elements);
     const double scale = factor.multiplier / std::max(1.0, length / adafactor_clip);
     T g_buffer[tile], w_buffer[tile];
-    const T* g = read(o[0], p.first, p.count, g_buffer);
-    T* x = update(exact, p.first, p.count, w_buffer);
+    const T* g = read(o[N::gradient], p.first, p.count, g_buffer);
+    T* x = update(u.exact, p.first, p.count, w_buffer);
     for (std::uint64_t i = 0; i < p.count; ++i) {
       if (p.pads(i)) continue;
       const double direction = scale * static_cast<double>(g[i]) / std::sqrt(second(p, i));
       x[i] = static_cast<T>(static_cast<double>(x[i]) - rate * (direction + decay * static_cast<double>(x[i])));
     }
-    finish(exact, p.first, p.count, x);
-    if (u.master != nullptr) store_elements(u.weight->dtype, u.weight->data, p.first, p.count, x);
+    finish(u.exact, p.first, p.count, x);
+    u.round(p.first, p.count, x);
   });
 }
 
-template void adafactor_squares<float>(const Kernel&, Operands, const KernelContext&);
-template void adafactor_squares<double>(const Kernel&, Operands, const KernelContext&);
-template void adafactor_moments<float>(const Kernel&, Operands, const KernelContext&);
-template void adafactor_moments<double>(const Kernel&, Operands, const KernelContext&);
-template void adafactor_update<float>(const Kernel&, Operands, const KernelContext&);
-template void adafactor_update<double>(const Kernel&, Operands, const KernelContext&);
+}  // namespace
+
+std::span<const HostKernel> adafactor_kernels() {
+  static constexpr HostKernel list[] = {
+      {KernelKind::adafactor_squares, adafactor_squares<float>, adafactor_squares<double>},
+      {KernelKind::adafactor_moments, adafactor_moments<float>, adafactor_moments<double>},
+      {KernelKind::adafactor_update, adafactor_update<float>, adafactor_update<double>},
+  };
+  return list;
+}
 
 }  // namespace orrery::cpu

@@ -26,17 +26,15 @@ std::uint64_t visible_keys(bool causal, std::uint64_t i, std::uint64_t j0, std::
   return i < j0 ? 0 : std::min(m, i + 1 - j0);
 }
 
-}  // namespace
-
 template <class T>
-void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& context) {
+void attention_flash_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
   const Heads shape(k);
   KernelScratch& scratch = *context.scratch;
   const std::uint64_t s = shape.length;
   const std::uint64_t d = shape.dim;
   const std::uint64_t e = shape.value;
   std::optional<ProbabilityDropout> key;
-  if (k.options.dropout) key.emplace(k, context, o[0].place, shape);
+  if (k.options.dropout) key.emplace(k, context, o[N::qkv].place, shape);
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
   PackedHead<T> packed(shape, scratch);
   const T* q = packed.q;
@@ -48,7 +46,7 @@ void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& c
   T* total = largest + query_block;
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
-      packed.load(o[0], sequence, head);
+      packed.load(o[N::qkv], sequence, head);
       std::fill_n(out, s * e, T{0});
       for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
         const std::uint64_t n = std::min(query_block, s - i0);
@@ -86,25 +84,25 @@ void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& c
           largest[i] += std::log(total[i]);
         }
         const std::uint64_t at = (sequence * shape.heads + head) * s + i0;
-        T* lse = target(o[2], at, largest);
+        T* lse = target(o[N::lse], at, largest);
         if (lse != largest) std::copy_n(largest, n, lse);
-        finish(o[2], at, n, largest);
+        finish(o[N::lse], at, n, largest);
       }
-      shape.put(o[1], shape.context_width(), sequence, head * e, T{1}, out, e);
+      shape.put(o[N::context], shape.context_width(), sequence, head * e, T{1}, out, e);
     }
   }
 }
 
 template <class T>
-void attention_flash_backward(const Kernel& k, Operands o, const KernelContext& context) {
+void attention_flash_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
   const Heads shape(k);
   KernelScratch& scratch = *context.scratch;
   const std::uint64_t s = shape.length;
   const std::uint64_t d = shape.dim;
   const std::uint64_t e = shape.value;
-  const Operand& qkv = o[1];
-  const Operand& dqkv = o[4];
-  const Operand& accumulator = o[5];
+  const Operand& qkv = o[N::qkv];
+  const Operand& dqkv = o[N::dqkv];
+  const Operand& accumulator = o[N::dq_accumulator];
   std::optional<ProbabilityDropout> key;
   if (k.options.dropout) key.emplace(k, context, qkv.place, shape);
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
@@ -125,13 +123,14 @@ void attention_flash_backward(const Kernel& k, Operands o, const KernelContext& 
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
       packed.load(qkv, sequence, head);
-      gradients.load(o[0], sequence, head);
+      gradients.load(o[N::dcontext], sequence, head);
       for (std::uint64_t i = 0; i < s; ++i) {
-        const T* c = read(o[2], (i * shape.batch + sequence) * shape.context_width() + head * e, e, context_row);
+        const T* c =
+            read(o[N::context], (i * shape.batch + sequence) * shape.context_width() + head * e, e, context_row);
         const T* g = dc + i * e;
         dots[i] = sum_over<T>(e, [&](std::uint64_t j) { return c[j] * g[j]; });
       }
-      const T* lse = read(o[3], (sequence * shape.heads + head) * s, s, lse_buffer);
+      const T* lse = read(o[N::lse], (sequence * shape.heads + head) * s, s, lse_buffer);
       const std::uint64_t dq_first = (sequence * shape.heads + head) * s * d;
       T* dq = target(accumulator, dq_first, dq_buffer);
       std::fill_n(dq, s * d, T{0});
@@ -179,9 +178,14 @@ void attention_flash_backward(const Kernel& k, Operands o, const KernelContext& 
   }
 }
 
-template void attention_flash_forward<float>(const Kernel&, Operands, const KernelContext&);
-template void attention_flash_forward<double>(const Kernel&, Operands, const KernelContext&);
-template void attention_flash_backward<float>(const Kernel&, Operands, const KernelContext&);
-template void attention_flash_backward<double>(const Kernel&, Operands, const KernelContext&);
+}  // namespace
+
+std::span<const HostKernel> flash_attention_kernels() {
+  static constexpr HostKernel list[] = {
+      {KernelKind::attention_flash_forward, attention_flash_forward<float>, attention_flash_forward<double>},
+      {KernelKind::attention_flash_backward, attention_flash_backward<float>, attention_flash_backward<double>},
+  };
+  return list;
+}
 
 }  // namespace orrery::cpu

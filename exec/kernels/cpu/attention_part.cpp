@@ -58,10 +58,8 @@ bool any_visible(bool causal, const std::uint64_t* query, std::uint64_t n, const
   return !causal || *std::min_element(key, key + m) <= *std::max_element(query, query + n);
 }
 
-}  // namespace
-
 template <class T>
-void attention_part_forward(const Kernel& k, Operands o, const KernelContext& context) {
+void attention_part_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
   const PartShape shape(k);
   KernelScratch& scratch = *context.scratch;
   const std::uint64_t s = shape.own.length;
@@ -69,10 +67,10 @@ void attention_part_forward(const Kernel& k, Operands o, const KernelContext& co
   const std::uint64_t d = shape.own.dim;
   const std::uint64_t e = shape.own.value;
   const bool causal = k.options.causal;
-  const std::uint64_t* query_at = positions(o[0].place, s, query_places, scratch);
-  const std::uint64_t* key_at = positions(brought_from(k, o[1].place), length, key_places, scratch);
+  const std::uint64_t* query_at = positions(o[N::qkv].place, s, query_places, scratch);
+  const std::uint64_t* key_at = positions(brought_from(k, o[N::kv].place), length, key_places, scratch);
   std::optional<ProbabilityDropout> drop;
-  if (k.options.dropout) drop.emplace(dropout_of(k, context, o[0].place, shape.own));
+  if (k.options.dropout) drop.emplace(dropout_of(k, context, o[N::qkv].place, shape.own));
   const auto inverse = static_cast<T>(drop ? 1.0 / (1.0 - context.workload->attention_dropout) : 1.0);
   PartHead<T> head_of(shape, scratch);
   T* out = scratch.get<T>(outputs, s * e);
@@ -81,7 +79,7 @@ void attention_part_forward(const Kernel& k, Operands o, const KernelContext& co
   T* total = largest + query_block;
   for (std::uint64_t sequence = 0; sequence < shape.own.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.own.heads; ++head) {
-      head_of.load(o[0], o[1], sequence, head);
+      head_of.load(o[N::qkv], o[N::kv], sequence, head);
       std::fill_n(out, s * e, T{0});
       for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
         const std::uint64_t n = std::min(query_block, s - i0);
@@ -126,17 +124,17 @@ void attention_part_forward(const Kernel& k, Operands o, const KernelContext& co
           largest[i] += std::log(total[i]);
         }
         const std::uint64_t at = (sequence * shape.own.heads + head) * s + i0;
-        T* lse = target(o[3], at, largest);
+        T* lse = target(o[N::lse], at, largest);
         if (lse != largest) std::copy_n(largest, n, lse);
-        finish(o[3], at, n, largest);
+        finish(o[N::lse], at, n, largest);
       }
-      shape.own.put(o[2], shape.own.context_width(), sequence, head * e, T{1}, out, e);
+      shape.own.put(o[N::context], shape.own.context_width(), sequence, head * e, T{1}, out, e);
     }
   }
 }
 
 template <class T>
-void attention_part_backward(const Kernel& k, Operands o, const KernelContext& context) {
+void attention_part_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
   const PartShape shape(k);
   KernelScratch& scratch = *context.scratch;
   const std::uint64_t s = shape.own.length;
@@ -146,10 +144,10 @@ void attention_part_backward(const Kernel& k, Operands o, const KernelContext& c
   const bool causal = k.options.causal;
   const std::uint64_t width = shape.own.context_width();
   const std::uint64_t queries_width = shape.own.heads * d;
-  const std::uint64_t* query_at = positions(o[1].place, s, query_places, scratch);
-  const std::uint64_t* key_at = positions(brought_from(k, o[2].place), length, key_places, scratch);
+  const std::uint64_t* query_at = positions(o[N::qkv].place, s, query_places, scratch);
+  const std::uint64_t* key_at = positions(brought_from(k, o[N::kv].place), length, key_places, scratch);
   std::optional<ProbabilityDropout> drop;
-  if (k.options.dropout) drop.emplace(dropout_of(k, context, o[1].place, shape.own));
+  if (k.options.dropout) drop.emplace(dropout_of(k, context, o[N::qkv].place, shape.own));
   const auto inverse = static_cast<T>(drop ? 1.0 / (1.0 - context.workload->attention_dropout) : 1.0);
   PartHead<T> head_of(shape, scratch);
   T* dc = scratch.get<T>(context_gradients, s * e);
@@ -164,19 +162,19 @@ void attention_part_backward(const Kernel& k, Operands o, const KernelContext& c
   for (std::uint64_t sequence = 0; sequence < shape.own.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.own.heads; ++head) {
       const std::uint64_t group = head / shape.own.group;
-      head_of.load(o[1], o[2], sequence, head);
-      shape.own.take(o[0], width, sequence, head * e, T{1}, dc, e);
+      head_of.load(o[N::qkv], o[N::kv], sequence, head);
+      shape.own.take(o[N::dcontext], width, sequence, head * e, T{1}, dc, e);
       if (head % shape.own.group == 0) {
         std::fill_n(dk, length * d, T{0});
         std::fill_n(dv, length * e, T{0});
       }
       std::fill_n(dq, s * d, T{0});
       for (std::uint64_t i = 0; i < s; ++i) {
-        const T* c = read(o[3], (i * shape.own.batch + sequence) * width + head * e, e, context_row);
+        const T* c = read(o[N::context], (i * shape.own.batch + sequence) * width + head * e, e, context_row);
         const T* g = dc + i * e;
         dots[i] = sum_over<T>(e, [&](std::uint64_t j) { return c[j] * g[j]; });
       }
-      const T* lse = read(o[4], (sequence * shape.own.heads + head) * s, s, lse_buffer);
+      const T* lse = read(o[N::lse], (sequence * shape.own.heads + head) * s, s, lse_buffer);
       for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
         const std::uint64_t n = std::min(query_block, s - i0);
         const auto q_block = matrix<T>(static_cast<const T*>(head_of.q + i0 * d), n, d, d);
@@ -211,22 +209,23 @@ void attention_part_backward(const Kernel& k, Operands o, const KernelContext& c
         }
       }
       const auto scale = static_cast<T>(shape.own.scale());
-      if (o[5].accumulate) {  // the gradient from other keys; the queries' place is free now
-        shape.own.take(o[5], queries_width, sequence, head * d, T{1}, head_of.q);
+      if (o[N::dq].accumulate) {  // what other keys gave; the queries' place is free now
+        shape.own.take(o[N::dq], queries_width, sequence, head * d, T{1}, head_of.q);
         for (std::uint64_t i = 0; i < s * d; ++i) dq[i] = dq[i] * scale + head_of.q[i];
       }
-      shape.own.put(o[5], queries_width, sequence, head * d, o[5].accumulate ? T{1} : scale, dq);
+      shape.own.put(o[N::dq], queries_width, sequence, head * d, o[N::dq].accumulate ? T{1} : scale, dq);
       if (head % shape.own.group + 1 != shape.own.group) continue;
       // The queries were scaled already.
       const std::uint64_t at = group * shape.pair();
-      shape.brought.put(o[6], shape.brought_width(), sequence, at, T{1}, dk);
-      shape.brought.put(o[6], shape.brought_width(), sequence, at + d, T{1}, dv, e);
+      shape.brought.put(o[N::dkv], shape.brought_width(), sequence, at, T{1}, dk);
+      shape.brought.put(o[N::dkv], shape.brought_width(), sequence, at + d, T{1}, dv, e);
     }
   }
 }
 
 template <class T>
-void attention_merge(const Kernel& k, Operands o, KernelScratch& scratch) {
+void attention_merge(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const Heads shape(k);
   const std::uint64_t s = shape.length;
   const std::uint64_t d = shape.value;
@@ -238,8 +237,8 @@ void attention_merge(const Kernel& k, Operands o, KernelScratch& scratch) {
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
       const std::uint64_t first = (sequence * shape.heads + head) * s;
-      T* lse = update(o[1], first, s, lse_buffer);
-      const T* part_lse = read(o[3], first, s, part_lse_buffer);
+      T* lse = update(o[N::lse], first, s, lse_buffer);
+      const T* part_lse = read(o[N::part_lse], first, s, part_lse_buffer);
       for (std::uint64_t i = 0; i < s; ++i) {
         if (part_lse[i] == -std::numeric_limits<T>::infinity()) continue;  // saw none of the keys
         const std::uint64_t at = (i * shape.batch + sequence) * width + head * d;
@@ -247,22 +246,26 @@ void attention_merge(const Kernel& k, Operands o, KernelScratch& scratch) {
         const T mine = std::exp(lse[i] - high);
         const T other = std::exp(part_lse[i] - high);
         const T total = mine + other;
-        T* sum = update(o[0], at, d, sum_buffer);
-        const T* part = read(o[2], at, d, part_buffer);
+        T* sum = update(o[N::context], at, d, sum_buffer);
+        const T* part = read(o[N::part], at, d, part_buffer);
         for (std::uint64_t c = 0; c < d; ++c) sum[c] = (sum[c] * mine + part[c] * other) / total;
-        finish(o[0], at, d, sum);
+        finish(o[N::context], at, d, sum);
         lse[i] = high + std::log(total);
       }
-      finish(o[1], first, s, lse);
+      finish(o[N::lse], first, s, lse);
     }
   }
 }
 
-template void attention_merge<float>(const Kernel&, Operands, KernelScratch&);
-template void attention_merge<double>(const Kernel&, Operands, KernelScratch&);
-template void attention_part_forward<float>(const Kernel&, Operands, const KernelContext&);
-template void attention_part_forward<double>(const Kernel&, Operands, const KernelContext&);
-template void attention_part_backward<float>(const Kernel&, Operands, const KernelContext&);
-template void attention_part_backward<double>(const Kernel&, Operands, const KernelContext&);
+}  // namespace
+
+std::span<const HostKernel> part_attention_kernels() {
+  static constexpr HostKernel list[] = {
+      {KernelKind::attention_part_forward, attention_part_forward<float>, attention_part_forward<double>},
+      {KernelKind::attention_part_backward, attention_part_backward<float>, attention_part_backward<double>},
+      {KernelKind::attention_merge, attention_merge<float>, attention_merge<double>},
+  };
+  return list;
+}
 
 }  // namespace orrery::cpu

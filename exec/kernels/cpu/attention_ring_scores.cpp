@@ -49,32 +49,30 @@ struct AllPieces {
   Pieces one;
 };
 
-}  // namespace
-
 template <class T>
-void attention_scores_forward(const Kernel& k, Operands o, const KernelContext& context) {
+void attention_scores_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
   const Pieces p(k);
   const Heads& own = p.part.own;
   KernelScratch& scratch = *context.scratch;
-  const std::uint64_t* query_at = positions(o[0].place, p.n, query_places, scratch);
-  const std::uint64_t* key_at = positions(brought_from(k, o[1].place), p.m, key_places, scratch);
+  const std::uint64_t* query_at = positions(o[N::qkv].place, p.n, query_places, scratch);
+  const std::uint64_t* key_at = positions(brought_from(k, o[N::keys].place), p.m, key_places, scratch);
   std::optional<ProbabilityDropout> drop;
   if (k.options.dropout) {
     Kernel of = k;
-    of.site = 1;  // site in the random key; the kernel's own site says where keys come from
-    drop.emplace(of, context, o[0].place, own);
+    of.site = 1;  // of the random key; the kernel's own says where keys come from
+    drop.emplace(of, context, o[N::qkv].place, own);
   }
   T* q = scratch.get<T>(queries, p.n * own.dim);
   T* keys_of = scratch.get<T>(keys, p.m * own.dim);
   T* buffer = scratch.get<T>(score_piece, p.n * p.m);
   for_each_head(own, [&](std::uint64_t sequence, std::uint64_t head) {
     const std::uint64_t group = head / own.group;
-    own.take(o[0], own.qkv_width(), sequence, own.query_column(head), static_cast<T>(own.scale()), q);
+    own.take(o[N::qkv], own.qkv_width(), sequence, own.query_column(head), static_cast<T>(own.scale()), q);
     if (head % own.group == 0) {
-      p.part.brought.take(o[1], own.kv_heads * own.dim, sequence, group * own.dim, T{1}, keys_of);
+      p.part.brought.take(o[N::keys], own.kv_heads * own.dim, sequence, group * own.dim, T{1}, keys_of);
     }
     const std::uint64_t at = p.head(sequence, head);
-    T* scores = target(o[2], at, buffer);
+    T* scores = target(o[N::scores], at, buffer);
     matrix(scores, p.n, p.m, p.m).noalias() =
         matrix<T>(static_cast<const T*>(q), p.n, own.dim, own.dim) *
         matrix<T>(static_cast<const T*>(keys_of), p.m, own.dim, own.dim).transpose();
@@ -83,9 +81,9 @@ void attention_scores_forward(const Kernel& k, Operands o, const KernelContext& 
         if (key_at[j] > query_at[i]) scores[i * p.m + j] = -std::numeric_limits<T>::infinity();
       }
     }
-    finish(o[2], at, p.n * p.m, scores);
+    finish(o[N::scores], at, p.n * p.m, scores);
     if (!drop) return;
-    auto* mask = static_cast<std::uint8_t*>(o[3].data) + at;
+    auto* mask = static_cast<std::uint8_t*>(o[N::mask].data) + at;
     for (std::uint64_t i = 0; i < p.n; ++i) {
       const std::uint64_t element = drop->row(sequence, head, query_at[i]);
       for (std::uint64_t j = 0; j < p.m; ++j) mask[i * p.m + j] = drop->keeps(element + key_at[j]) ? 1 : 0;
@@ -94,7 +92,8 @@ void attention_scores_forward(const Kernel& k, Operands o, const KernelContext& 
 }
 
 template <class T>
-void attention_softmax_forward(const Kernel& k, Operands o, KernelScratch& scratch) {
+void attention_softmax_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const AllPieces all(k);
   const Pieces& p = all.one;
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
@@ -106,7 +105,7 @@ void attention_softmax_forward(const Kernel& k, Operands o, KernelScratch& scrat
     for (std::uint64_t i = 0; i < p.n; ++i) {
       const std::uint64_t first = p.head(sequence, head) + i * p.m;
       for (std::uint64_t piece = 0; piece < all.pieces; ++piece) {
-        std::copy_n(read(o[0], piece * p.count + first, p.m, in), p.m, row + piece * p.m);
+        std::copy_n(read(o[N::scores], piece * p.count + first, p.m, in), p.m, row + piece * p.m);
       }
       const T largest = max_over(s, row, row[0]);
       for (std::uint64_t j = 0; j < s; ++j) row[j] = std::exp(row[j] - largest);
@@ -119,18 +118,19 @@ void attention_softmax_forward(const Kernel& k, Operands o, KernelScratch& scrat
           std::copy_n(from, p.m, out);
           finish(to, at, p.m, out);
         };
-        put(o[1], row + piece * p.m);
+        put(o[N::probabilities], row + piece * p.m);
         if (!k.options.dropout) continue;
-        const auto* mask = static_cast<const std::uint8_t*>(o[2].data) + at;
+        const auto* mask = static_cast<const std::uint8_t*>(o[N::mask].data) + at;
         for (std::uint64_t j = 0; j < p.m; ++j) weights[j] = mask[j] != 0 ? row[piece * p.m + j] * inverse : T{0};
-        put(o[3], weights);
+        put(o[N::weights], weights);
       }
     }
   });
 }
 
 template <class T>
-void attention_values_forward(const Kernel& k, Operands o, KernelScratch& scratch) {
+void attention_values_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const Pieces p(k);
   const Heads& own = p.part.own;
   const std::uint64_t e = own.value;
@@ -139,22 +139,23 @@ void attention_values_forward(const Kernel& k, Operands o, KernelScratch& scratc
   T* buffer = scratch.get<T>(score_piece, p.n * p.m);
   for_each_head(own, [&](std::uint64_t sequence, std::uint64_t head) {
     if (head % own.group == 0) {
-      p.part.brought.take(o[1], own.kv_heads * e, sequence, head / own.group * e, T{1}, v, e);
+      p.part.brought.take(o[N::values], own.kv_heads * e, sequence, head / own.group * e, T{1}, v, e);
     }
-    if (o[2].accumulate) {
-      own.take(o[2], own.context_width(), sequence, head * e, T{1}, out, e);
+    if (o[N::context].accumulate) {
+      own.take(o[N::context], own.context_width(), sequence, head * e, T{1}, out, e);
     } else {
       std::fill_n(out, p.n * e, T{0});
     }
-    const T* weights = read(o[0], p.head(sequence, head), p.n * p.m, buffer);
+    const T* weights = read(o[N::weights], p.head(sequence, head), p.n * p.m, buffer);
     matrix(out, p.n, e, e).noalias() +=
         matrix<T>(weights, p.n, p.m, p.m) * matrix<T>(static_cast<const T*>(v), p.m, e, e);
-    own.put(o[2], own.context_width(), sequence, head * e, T{1}, out, e);
+    own.put(o[N::context], own.context_width(), sequence, head * e, T{1}, out, e);
   });
 }
 
 template <class T>
-void attention_values_backward(const Kernel& k, Operands o, KernelScratch& scratch) {
+void attention_values_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const Pieces p(k);
   const Heads& own = p.part.own;
   const std::uint64_t e = own.value;
@@ -163,22 +164,23 @@ void attention_values_backward(const Kernel& k, Operands o, KernelScratch& scrat
   T* buffer = scratch.get<T>(score_piece, p.n * p.m);
   for_each_head(own, [&](std::uint64_t sequence, std::uint64_t head) {
     if (head % own.group == 0) {
-      p.part.brought.take(o[1], own.kv_heads * e, sequence, head / own.group * e, T{1}, v, e);
+      p.part.brought.take(o[N::values], own.kv_heads * e, sequence, head / own.group * e, T{1}, v, e);
     }
-    own.take(o[0], own.context_width(), sequence, head * e, T{1}, dc, e);
+    own.take(o[N::dcontext], own.context_width(), sequence, head * e, T{1}, dc, e);
     const std::uint64_t at = p.head(sequence, head);
-    T* dw = target(o[2], at, buffer);
+    T* dw = target(o[N::dweights], at, buffer);
     matrix(dw, p.n, p.m, p.m).noalias() =
         matrix<T>(static_cast<const T*>(dc), p.n, e, e) * matrix<T>(static_cast<const T*>(v), p.m, e, e).transpose();
-    finish(o[2], at, p.n * p.m, dw);
+    finish(o[N::dweights], at, p.n * p.m, dw);
   });
 }
 
 template <class T>
-void attention_softmax_backward(const Kernel& k, Operands o, KernelScratch& scratch) {
+void attention_softmax_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const AllPieces all(k);
   const Pieces& p = all.one;
-  const Operand& d = o[k.options.dropout ? 2 : 1];
+  const Operand& d = o[N::dscores];
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
   const std::uint64_t s = all.pieces * p.m;
   T* in = scratch.get<T>(score_piece, p.m);
@@ -189,11 +191,11 @@ void attention_softmax_backward(const Kernel& k, Operands o, KernelScratch& scra
       const std::uint64_t first = p.head(sequence, head) + i * p.m;
       for (std::uint64_t piece = 0; piece < all.pieces; ++piece) {
         const std::uint64_t at = piece * p.count + first;
-        std::copy_n(read(o[0], at, p.m, in), p.m, probabilities + piece * p.m);
+        std::copy_n(read(o[N::probabilities], at, p.m, in), p.m, probabilities + piece * p.m);
         T* to = row + piece * p.m;
         std::copy_n(read(d, at, p.m, in), p.m, to);
         if (!k.options.dropout) continue;
-        const auto* mask = static_cast<const std::uint8_t*>(o[1].data) + at;
+        const auto* mask = static_cast<const std::uint8_t*>(o[N::mask].data) + at;
         for (std::uint64_t j = 0; j < p.m; ++j) to[j] = mask[j] != 0 ? to[j] * inverse : T{0};
       }
       const T dot = sum_over<T>(s, [&](std::uint64_t j) { return row[j] * probabilities[j]; });
@@ -209,7 +211,8 @@ void attention_softmax_backward(const Kernel& k, Operands o, KernelScratch& scra
 }
 
 template <class T>
-void attention_scores_backward(const Kernel& k, Operands o, KernelScratch& scratch) {
+void attention_scores_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const Pieces p(k);
   const Heads& own = p.part.own;
   const std::uint64_t d = own.dim, width = own.heads * d;
@@ -218,22 +221,23 @@ void attention_scores_backward(const Kernel& k, Operands o, KernelScratch& scrat
   T* buffer = scratch.get<T>(score_piece, p.n * p.m);
   for_each_head(own, [&](std::uint64_t sequence, std::uint64_t head) {
     if (head % own.group == 0) {
-      p.part.brought.take(o[1], own.kv_heads * d, sequence, head / own.group * d, T{1}, keys_of);
+      p.part.brought.take(o[N::keys], own.kv_heads * d, sequence, head / own.group * d, T{1}, keys_of);
     }
-    if (o[2].accumulate) {
-      own.take(o[2], width, sequence, head * d, T{1}, dq);
+    if (o[N::dq].accumulate) {
+      own.take(o[N::dq], width, sequence, head * d, T{1}, dq);
     } else {
       std::fill_n(dq, p.n * d, T{0});
     }
-    const T* ds = read(o[0], p.head(sequence, head), p.n * p.m, buffer);
+    const T* ds = read(o[N::dscores], p.head(sequence, head), p.n * p.m, buffer);
     matrix(dq, p.n, d, d).noalias() += static_cast<T>(own.scale()) * matrix<T>(ds, p.n, p.m, p.m) *
                                        matrix<T>(static_cast<const T*>(keys_of), p.m, d, d);
-    own.put(o[2], width, sequence, head * d, T{1}, dq);
+    own.put(o[N::dq], width, sequence, head * d, T{1}, dq);
   });
 }
 
 template <class T>
-void attention_pairs_backward(const Kernel& k, Operands o, KernelScratch& scratch) {
+void attention_pairs_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   AllPieces all(k);
   const Pieces& p = all.one;
   const Heads& own = p.part.own;
@@ -248,45 +252,46 @@ void attention_pairs_backward(const Kernel& k, Operands o, KernelScratch& scratc
     for (std::uint64_t group = 0; group < own.kv_heads; ++group) {
       for (std::uint64_t h = 0; h < own.group; ++h) {
         const std::uint64_t head = group * own.group + h;
-        own.take(o[1], own.qkv_width(), sequence, own.query_column(head), static_cast<T>(own.scale()), q + h * p.n * d);
-        own.take(o[0], own.context_width(), sequence, head * e, T{1}, dc + h * p.n * e, e);
+        own.take(o[N::qkv], own.qkv_width(), sequence, own.query_column(head), static_cast<T>(own.scale()),
+                 q + h * p.n * d);
+        own.take(o[N::dcontext], own.context_width(), sequence, head * e, T{1}, dc + h * p.n * e, e);
       }
       for (std::uint64_t piece = 0; piece < all.pieces; ++piece) {
         std::fill_n(dk, p.m * d, T{0});
         std::fill_n(dv, p.m * e, T{0});
         for (std::uint64_t h = 0; h < own.group; ++h) {
           const std::uint64_t at = piece * p.count + p.head(sequence, group * own.group + h);
-          const T* weights = read(o[2], at, p.n * p.m, weights_buffer);
-          const T* ds = read(o[3], at, p.n * p.m, ds_buffer);
+          const T* weights = read(o[N::weights], at, p.n * p.m, weights_buffer);
+          const T* ds = read(o[N::dscores], at, p.n * p.m, ds_buffer);
           matrix(dk, p.m, d, d).noalias() +=
               matrix<T>(ds, p.n, p.m, p.m).transpose() * matrix<T>(static_cast<const T*>(q + h * p.n * d), p.n, d, d);
           matrix(dv, p.m, e, e).noalias() += matrix<T>(weights, p.n, p.m, p.m).transpose() *
                                              matrix<T>(static_cast<const T*>(dc + h * p.n * e), p.n, e, e);
         }
         all.kernel.site = static_cast<std::uint8_t>(piece);
-        const Place holder = brought_from(all.kernel, o[1].place);
-        const std::uint64_t first = o[1].place.shard == nullptr ? piece * p.m : holder.box.offset[0];
+        const Place holder = brought_from(all.kernel, o[N::qkv].place);
+        const std::uint64_t first = o[N::qkv].place.shard == nullptr ? piece * p.m : holder.box.offset[0];
         const std::uint64_t at = first * own.batch * width + group * pair;
-        p.part.brought.put(o[4], width, sequence, at, T{1}, dk);
-        p.part.brought.put(o[4], width, sequence, at + d, T{1}, dv, e);
+        p.part.brought.put(o[N::dkv], width, sequence, at, T{1}, dk);
+        p.part.brought.put(o[N::dkv], width, sequence, at + d, T{1}, dv, e);
       }
     }
   }
 }
 
-template void attention_scores_forward<float>(const Kernel&, Operands, const KernelContext&);
-template void attention_scores_forward<double>(const Kernel&, Operands, const KernelContext&);
-template void attention_softmax_forward<float>(const Kernel&, Operands, KernelScratch&);
-template void attention_softmax_forward<double>(const Kernel&, Operands, KernelScratch&);
-template void attention_values_forward<float>(const Kernel&, Operands, KernelScratch&);
-template void attention_values_forward<double>(const Kernel&, Operands, KernelScratch&);
-template void attention_values_backward<float>(const Kernel&, Operands, KernelScratch&);
-template void attention_values_backward<double>(const Kernel&, Operands, KernelScratch&);
-template void attention_softmax_backward<float>(const Kernel&, Operands, KernelScratch&);
-template void attention_softmax_backward<double>(const Kernel&, Operands, KernelScratch&);
-template void attention_scores_backward<float>(const Kernel&, Operands, KernelScratch&);
-template void attention_scores_backward<double>(const Kernel&, Operands, KernelScratch&);
-template void attention_pairs_backward<float>(const Kernel&, Operands, KernelScratch&);
-template void attention_pairs_backward<double>(const Kernel&, Operands, KernelScratch&);
+}  // namespace
+
+std::span<const HostKernel> ring_scores_kernels() {
+  static constexpr HostKernel list[] = {
+      {KernelKind::attention_scores_forward, attention_scores_forward<float>, attention_scores_forward<double>},
+      {KernelKind::attention_softmax_forward, attention_softmax_forward<float>, attention_softmax_forward<double>},
+      {KernelKind::attention_values_forward, attention_values_forward<float>, attention_values_forward<double>},
+      {KernelKind::attention_values_backward, attention_values_backward<float>, attention_values_backward<double>},
+      {KernelKind::attention_softmax_backward, attention_softmax_backward<float>, attention_softmax_backward<double>},
+      {KernelKind::attention_scores_backward, attention_scores_backward<float>, attention_scores_backward<double>},
+      {KernelKind::attention_pairs_backward, attention_pairs_backward<float>, attention_pairs_backward<double>},
+  };
+  return list;
+}
 
 }  // namespace orrery::cpu

@@ -26,10 +26,8 @@ void softmax(T* row, std::uint64_t visible, std::uint64_t length) {
   std::fill(row + visible, row + length, T{0});
 }
 
-}  // namespace
-
 template <class T>
-void attention_unfused_forward(const Kernel& k, Operands o, const KernelContext& context) {
+void attention_unfused_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
   const Heads shape(k);
   KernelScratch& scratch = *context.scratch;
   const std::uint64_t s = shape.length;
@@ -37,7 +35,7 @@ void attention_unfused_forward(const Kernel& k, Operands o, const KernelContext&
   const std::uint64_t e = shape.value;
   const bool dropout = k.options.dropout;
   std::optional<ProbabilityDropout> key;
-  if (dropout) key.emplace(k, context, o[0].place, shape);
+  if (dropout) key.emplace(k, context, o[N::qkv].place, shape);
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
   PackedHead<T> packed(shape, scratch);
   const T* q = packed.q;
@@ -48,19 +46,19 @@ void attention_unfused_forward(const Kernel& k, Operands o, const KernelContext&
   T* d_buffer = scratch.get<T>(weights, block * s);
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
-      packed.load(o[0], sequence, head);
+      packed.load(o[N::qkv], sequence, head);
       const std::uint64_t first = (sequence * shape.heads + head) * s * s;
       for (std::uint64_t i0 = 0; i0 < s; i0 += block) {
         const std::uint64_t n = std::min(block, s - i0);
         const std::uint64_t m = k.options.causal ? i0 + n : s;
-        T* p = target(o[2], first + i0 * s, p_buffer);
+        T* p = target(o[N::probabilities], first + i0 * s, p_buffer);
         auto scores_block = matrix(p, n, m, s);
         scores_block.noalias() = matrix<T>(q + i0 * d, n, d, d) * matrix<T>(kk, m, d, d).transpose();
         for (std::uint64_t i = 0; i < n; ++i) softmax(p + i * s, k.options.causal ? i0 + i + 1 : s, s);
         T* used = p;
         if (dropout) {
-          used = target(o[4], first + i0 * s, d_buffer);
-          auto* mask = static_cast<std::uint8_t*>(o[3].data) + first + i0 * s;
+          used = target(o[N::dropped], first + i0 * s, d_buffer);
+          auto* mask = static_cast<std::uint8_t*>(o[N::mask].data) + first + i0 * s;
           for (std::uint64_t i = 0; i < n; ++i) {
             const std::uint64_t element = key->row(sequence, head, i0 + i);
             for (std::uint64_t j = 0; j < s; ++j) {
@@ -71,10 +69,10 @@ void attention_unfused_forward(const Kernel& k, Operands o, const KernelContext&
         }
         matrix(out + i0 * e, n, e, e).noalias() =
             matrix<T>(static_cast<const T*>(used), n, m, s) * matrix<T>(v, m, e, e);
-        finish(o[2], first + i0 * s, n * s, p);
-        if (dropout) finish(o[4], first + i0 * s, n * s, used);
+        finish(o[N::probabilities], first + i0 * s, n * s, p);
+        if (dropout) finish(o[N::dropped], first + i0 * s, n * s, used);
       }
-      shape.put(o[1], shape.context_width(), sequence, head * e, T{1}, out, e);
+      shape.put(o[N::context], shape.context_width(), sequence, head * e, T{1}, out, e);
     }
   }
 }
@@ -83,17 +81,17 @@ void attention_unfused_forward(const Kernel& k, Operands o, const KernelContext&
 //   dv = D^T dC,  dP = dropout(dC v^T),  dS = P (dP - rowsum(dP P)),
 //   dq = scale dS k,  dk = scale dS^T q.
 template <class T>
-void attention_unfused_backward(const Kernel& k, Operands o, const KernelContext& context) {
+void attention_unfused_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
   const Heads shape(k);
   KernelScratch& scratch = *context.scratch;
   const std::uint64_t s = shape.length;
   const std::uint64_t d = shape.dim;
   const std::uint64_t e = shape.value;
   const bool dropout = k.options.dropout;
-  const Operand& qkv = o[1];
-  const Operand& probabilities = o[2];
-  const Operand& dqkv = o[dropout ? 5 : 3];
-  const Operand& dscores = o[dropout ? 6 : 4];
+  const Operand& qkv = o[N::qkv];
+  const Operand& probabilities = o[N::probabilities];
+  const Operand& dqkv = o[N::dqkv];
+  const Operand& dscores = o[N::dscores];
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
   PackedHead<T> packed(shape, scratch);
   PackedGradients<T> gradients(shape, scratch);
@@ -110,15 +108,15 @@ void attention_unfused_backward(const Kernel& k, Operands o, const KernelContext
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
       packed.load(qkv, sequence, head);
-      gradients.load(o[0], sequence, head);
+      gradients.load(o[N::dcontext], sequence, head);
       const std::uint64_t first = (sequence * shape.heads + head) * s * s;
       for (std::uint64_t i0 = 0; i0 < s; i0 += block) {
         const std::uint64_t n = std::min(block, s - i0);
         const std::uint64_t m = k.options.causal ? i0 + n : s;
         const std::uint64_t at = first + i0 * s;
         const T* p = read(probabilities, at, n * s, p_buffer);
-        const T* used = dropout ? read(o[4], at, n * s, dropped_buffer) : p;
-        const auto* mask = dropout ? static_cast<const std::uint8_t*>(o[3].data) + at : nullptr;
+        const T* used = dropout ? read(o[N::dropped], at, n * s, dropped_buffer) : p;
+        const auto* mask = dropout ? static_cast<const std::uint8_t*>(o[N::mask].data) + at : nullptr;
         T* ds = target(dscores, at, ds_buffer);
         const auto dc_block = matrix<T>(dc + i0 * e, n, e, e);
         matrix(ds, n, m, s).noalias() = dc_block * matrix<T>(v, m, e, e).transpose();
@@ -144,9 +142,14 @@ void attention_unfused_backward(const Kernel& k, Operands o, const KernelContext
   }
 }
 
-template void attention_unfused_forward<float>(const Kernel&, Operands, const KernelContext&);
-template void attention_unfused_forward<double>(const Kernel&, Operands, const KernelContext&);
-template void attention_unfused_backward<float>(const Kernel&, Operands, const KernelContext&);
-template void attention_unfused_backward<double>(const Kernel&, Operands, const KernelContext&);
+}  // namespace
+
+std::span<const HostKernel> unfused_attention_kernels() {
+  static constexpr HostKernel list[] = {
+      {KernelKind::attention_unfused_forward, attention_unfused_forward<float>, attention_unfused_forward<double>},
+      {KernelKind::attention_unfused_backward, attention_unfused_backward<float>, attention_unfused_backward<double>},
+  };
+  return list;
+}
 
 }  // namespace orrery::cpu

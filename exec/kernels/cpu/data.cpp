@@ -21,34 +21,37 @@ TokenPlace token_place(const Place& place, std::uint64_t row) {
   return {position_at(place, at / place.box.extent[1]), place.box.offset[1] + at % place.box.extent[1]};
 }
 
-}  // namespace
+void clear(const Operand& x) {
+  // Zero of every element type is all bits zero.
+  std::memset(x.data, 0, x.count * size_of(x.dtype));
+}
 
-void load_tokens(const Kernel& k, Operands operands, const KernelContext& context) {
-  auto* out = static_cast<std::int32_t*>(operands[0].data);
+void load_tokens(const Kernel& k, const Operands& o, const KernelContext& context) {
+  auto* out = static_cast<std::int32_t*>(o[N::tokens].data);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    const TokenPlace at = token_place(operands[0].place, row);
+    const TokenPlace at = token_place(o[N::tokens].place, row);
     out[row] = token_ahead(*context.data, *context.workload, context.step, at.sequence, at.position, k.site);
   }
 }
 
-void load_targets(const Kernel& k, Operands operands, const KernelContext& context) {
-  auto* out = static_cast<std::int32_t*>(operands[0].data);
+void load_targets(const Kernel& k, const Operands& o, const KernelContext& context) {
+  auto* out = static_cast<std::int32_t*>(o[N::targets].data);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    const TokenPlace at = token_place(operands[0].place, row);
+    const TokenPlace at = token_place(o[N::targets].place, row);
     out[row] = target_ahead(*context.data, *context.workload, context.step, at.sequence, at.position, k.site);
   }
 }
 
-void load_segments(const Kernel& k, Operands operands, const KernelContext& context) {
-  auto* out = static_cast<std::int32_t*>(operands[0].data);
+void load_segments(const Kernel& k, const Operands& o, const KernelContext& context) {
+  auto* out = static_cast<std::int32_t*>(o[N::segments].data);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    const TokenPlace at = token_place(operands[0].place, row);
+    const TokenPlace at = token_place(o[N::segments].place, row);
     out[row] = context.data->segment(context.step, at.sequence, at.position);
   }
 }
 
-void load_patches(const Kernel& k, Operands operands, const KernelContext& context) {
-  const Operand& x = operands[0];
+void load_patches(const Kernel& k, const Operands& o, const KernelContext& context) {
+  const Operand& x = o[N::patches];
   const std::uint64_t first = x.place.shard == nullptr ? 0 : x.place.box.offset[2];
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     // Patches count from 0, positions from the class token.
@@ -59,7 +62,7 @@ void load_patches(const Kernel& k, Operands operands, const KernelContext& conte
   }
 }
 
-void count_targets(const Kernel& k, Operands operands, const KernelContext& context) {
+void count_targets(const Kernel& k, const Operands& o, const KernelContext& context) {
   const Workload& w = *context.workload;
   const std::uint64_t sequences = w.global_batch / size(*context.mesh, batch_axes);
   const std::uint64_t begin = coordinate(*context.mesh, context.rank, batch_axes) * sequences;
@@ -69,18 +72,17 @@ void count_targets(const Kernel& k, Operands operands, const KernelContext& cont
       if (target_ahead(*context.data, w, context.step, sequence, position, k.site) >= 0) ++count;
     }
   }
-  write_scalar(operands[0], static_cast<double>(count));
+  write_scalar(o[N::count], static_cast<double>(count));
 }
 
-void fill(Operands operands) {
-  // Zero of every element type is all bits zero.
-  for (const Operand& x : operands) std::memset(x.data, 0, x.count * size_of(x.dtype));
+void fill(const Kernel&, const Operands& o, const KernelContext&) {
+  for (const Operand& x : o.all(N::x)) clear(x);
 }
 
-void initialize(Operands operands, const KernelContext& context) {
-  const Operand& x = operands[0];
+void initialize(const Kernel&, const Operands& o, const KernelContext& context) {
+  const Operand& x = o[N::parameters];
   ORRERY_ASSERT(x.place.table != nullptr && x.place.first == 0, x.place.first);
-  fill(operands);  // padding
+  clear(x);  // padding
   const ParameterTable& table = *x.place.table;
   for_each_run(table, *context.mesh, context.rank, x.place.flat_split, [&](const ParameterRun& run) {
     const ParameterSlice& slice = *run.slice;
@@ -98,6 +100,18 @@ void initialize(Operands operands, const KernelContext& context) {
       write_scalar(x, value, run.buffer_first + i);
     }
   });
+}
+
+}  // namespace
+
+std::span<const HostKernel> data_kernels() {
+  static constexpr HostKernel list[] = {
+      {KernelKind::load_tokens, load_tokens, load_tokens},       {KernelKind::load_targets, load_targets, load_targets},
+      {KernelKind::load_segments, load_segments, load_segments}, {KernelKind::load_patches, load_patches, load_patches},
+      {KernelKind::count_targets, count_targets, count_targets}, {KernelKind::fill, fill, fill},
+      {KernelKind::initialize, initialize, initialize},
+  };
+  return list;
 }
 
 }  // namespace orrery::cpu

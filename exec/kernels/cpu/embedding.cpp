@@ -15,13 +15,11 @@ std::uint64_t rows_each(const Kernel& k, const Operand& x) {
   return x.place.shard != nullptr ? x.place.box.extent[1] : std::max<std::uint64_t>(1, k.batch);
 }
 
-}  // namespace
-
 template <class T>
-void embed_forward(const Kernel& k, Operands operands) {
-  const auto* tokens = static_cast<const std::int32_t*>(operands[0].data);
-  const Operand& table = operands[1];
-  const Operand& x = operands[2];
+void embed_forward(const Kernel& k, const Operands& o, const KernelContext&) {
+  const auto* tokens = static_cast<const std::int32_t*>(o[N::tokens].data);
+  const Operand& table = o[N::table];
+  const Operand& x = o[N::x];
   const auto begin = static_cast<std::int64_t>(vocabulary_offset(table));
   T in[tile];
   T out[tile];
@@ -42,10 +40,11 @@ void embed_forward(const Kernel& k, Operands operands) {
 }
 
 template <class T>
-void embed_backward(const Kernel& k, Operands operands, KernelScratch& scratch) {
-  const auto* tokens = static_cast<const std::int32_t*>(operands[0].data);
-  const Operand& dx = operands[1];
-  const Operand& dtable = operands[2];
+void embed_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
+  const auto* tokens = static_cast<const std::int32_t*>(o[N::tokens].data);
+  const Operand& dx = o[N::dx];
+  const Operand& dtable = o[N::dtable];
   const auto begin = static_cast<std::int64_t>(vocabulary_offset(dtable));
   T* in = scratch.get<T>(0, k.columns);
   T* out = scratch.get<T>(1, k.columns);
@@ -61,14 +60,15 @@ void embed_backward(const Kernel& k, Operands operands, KernelScratch& scratch) 
 }
 
 template <class T>
-void position_forward(const Kernel& k, Operands operands, KernelScratch& scratch) {
-  const Operand& x = operands[0];
+void position_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
+  const Operand& x = o[N::x];
   const std::uint64_t each = rows_each(k, x);
   T* in = scratch.get<T>(0, k.columns);
   T* out = scratch.get<T>(1, k.columns);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     const std::uint64_t position = position_at(x.place, row / each);
-    const T* p = read(operands[1], position * k.columns, k.columns, in);
+    const T* p = read(o[N::table], position * k.columns, k.columns, in);
     T* y = update(x, row * k.columns, k.columns, out);
     for (std::uint64_t c = 0; c < k.columns; ++c) y[c] += p[c];
     finish(x, row * k.columns, k.columns, y);
@@ -76,9 +76,10 @@ void position_forward(const Kernel& k, Operands operands, KernelScratch& scratch
 }
 
 template <class T>
-void position_backward(const Kernel& k, Operands operands, KernelScratch& scratch) {
-  const Operand& dx = operands[0];
-  const Operand& dtable = operands[1];
+void position_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
+  const Operand& dx = o[N::dx];
+  const Operand& dtable = o[N::dtable];
   const std::uint64_t each = rows_each(k, dx);
   T* in = scratch.get<T>(0, k.columns);
   T* out = scratch.get<T>(1, k.columns);
@@ -95,13 +96,14 @@ void position_backward(const Kernel& k, Operands operands, KernelScratch& scratc
 }
 
 template <class T>
-void segment_forward(const Kernel& k, Operands operands, KernelScratch& scratch) {
-  const auto* segments = static_cast<const std::int32_t*>(operands[0].data);
-  const Operand& x = operands[1];
+void segment_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
+  const auto* segments = static_cast<const std::int32_t*>(o[N::segments].data);
+  const Operand& x = o[N::x];
   T* in = scratch.get<T>(0, k.columns);
   T* out = scratch.get<T>(1, k.columns);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    const T* s = read(operands[2], static_cast<std::uint64_t>(segments[row]) * k.columns, k.columns, in);
+    const T* s = read(o[N::table], static_cast<std::uint64_t>(segments[row]) * k.columns, k.columns, in);
     T* y = update(x, row * k.columns, k.columns, out);
     for (std::uint64_t c = 0; c < k.columns; ++c) y[c] += s[c];
     finish(x, row * k.columns, k.columns, y);
@@ -109,14 +111,15 @@ void segment_forward(const Kernel& k, Operands operands, KernelScratch& scratch)
 }
 
 template <class T>
-void segment_backward(const Kernel& k, Operands operands, KernelScratch& scratch) {
-  const auto* segments = static_cast<const std::int32_t*>(operands[0].data);
-  const Operand& dtable = operands[2];
+void segment_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
+  const auto* segments = static_cast<const std::int32_t*>(o[N::segments].data);
+  const Operand& dtable = o[N::dtable];
   T* in = scratch.get<T>(0, k.columns);
   T* sums = scratch.get<T>(1, k.depth * k.columns);
   std::fill_n(sums, k.depth * k.columns, T{0});
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    const T* d = read(operands[1], row * k.columns, k.columns, in);
+    const T* d = read(o[N::dx], row * k.columns, k.columns, in);
     T* sum = sums + static_cast<std::uint64_t>(segments[row]) * k.columns;
     for (std::uint64_t c = 0; c < k.columns; ++c) sum[c] += d[c];
   }
@@ -128,12 +131,13 @@ void segment_backward(const Kernel& k, Operands operands, KernelScratch& scratch
 }
 
 template <class T>
-void class_token_forward(const Kernel& k, Operands operands, KernelScratch& scratch) {
-  const Operand& x = operands[0];
+void class_token_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
+  const Operand& x = o[N::x];
   const std::uint64_t each = rows_each(k, x);
   T* token_buffer = scratch.get<T>(0, 2 * k.columns);
-  const T* token = read(operands[1], 0, k.columns, token_buffer);
-  const T* bias = read(operands[2], 0, k.columns, token_buffer + k.columns);
+  const T* token = read(o[N::token], 0, k.columns, token_buffer);
+  const T* bias = read(o[N::bias], 0, k.columns, token_buffer + k.columns);
   T* out = scratch.get<T>(1, k.columns);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     const bool is_class = position_at(x.place, row / each) == 0;
@@ -144,8 +148,9 @@ void class_token_forward(const Kernel& k, Operands operands, KernelScratch& scra
 }
 
 template <class T>
-void class_token_backward(const Kernel& k, Operands operands, KernelScratch& scratch) {
-  const Operand& dx = operands[0];
+void class_token_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
+  const Operand& dx = o[N::dx];
   const std::uint64_t each = rows_each(k, dx);
   T* in = scratch.get<T>(0, k.columns);
   T* sums = scratch.get<T>(1, 2 * k.columns);  // of the class token's rows, of the others
@@ -155,28 +160,29 @@ void class_token_backward(const Kernel& k, Operands operands, KernelScratch& scr
     T* sum = sums + (position_at(dx.place, row / each) == 0 ? 0 : k.columns);
     for (std::uint64_t c = 0; c < k.columns; ++c) sum[c] += d[c];
   }
-  for (std::uint64_t i = 0; i < 2; ++i) {
-    T* total = update(operands[1 + i], 0, k.columns, in);
-    for (std::uint64_t c = 0; c < k.columns; ++c) total[c] += sums[i * k.columns + c];
-    finish(operands[1 + i], 0, k.columns, total);
-  }
+  const auto add = [&](const Operand& gradient, const T* sum) {
+    T* total = update(gradient, 0, k.columns, in);
+    for (std::uint64_t c = 0; c < k.columns; ++c) total[c] += sum[c];
+    finish(gradient, 0, k.columns, total);
+  };
+  add(o[N::dtoken], sums);
+  add(o[N::dbias], sums + k.columns);
 }
 
-template void segment_forward<float>(const Kernel&, Operands, KernelScratch&);
-template void segment_forward<double>(const Kernel&, Operands, KernelScratch&);
-template void segment_backward<float>(const Kernel&, Operands, KernelScratch&);
-template void segment_backward<double>(const Kernel&, Operands, KernelScratch&);
-template void class_token_forward<float>(const Kernel&, Operands, KernelScratch&);
-template void class_token_forward<double>(const Kernel&, Operands, KernelScratch&);
-template void class_token_backward<float>(const Kernel&, Operands, KernelScratch&);
-template void class_token_backward<double>(const Kernel&, Operands, KernelScratch&);
-template void embed_forward<float>(const Kernel&, Operands);
-template void embed_forward<double>(const Kernel&, Operands);
-template void embed_backward<float>(const Kernel&, Operands, KernelScratch&);
-template void embed_backward<double>(const Kernel&, Operands, KernelScratch&);
-template void position_forward<float>(const Kernel&, Operands, KernelScratch&);
-template void position_forward<double>(const Kernel&, Operands, KernelScratch&);
-template void position_backward<float>(const Kernel&, Operands, KernelScratch&);
-template void position_backward<double>(const Kernel&, Operands, KernelScratch&);
+}  // namespace
+
+std::span<const HostKernel> embedding_kernels() {
+  static constexpr HostKernel list[] = {
+      {KernelKind::embed_forward, embed_forward<float>, embed_forward<double>},
+      {KernelKind::embed_backward, embed_backward<float>, embed_backward<double>},
+      {KernelKind::position_forward, position_forward<float>, position_forward<double>},
+      {KernelKind::position_backward, position_backward<float>, position_backward<double>},
+      {KernelKind::segment_forward, segment_forward<float>, segment_forward<double>},
+      {KernelKind::segment_backward, segment_backward<float>, segment_backward<double>},
+      {KernelKind::class_token_forward, class_token_forward<float>, class_token_forward<double>},
+      {KernelKind::class_token_backward, class_token_backward<float>, class_token_backward<double>},
+  };
+  return list;
+}
 
 }  // namespace orrery::cpu

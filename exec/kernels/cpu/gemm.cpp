@@ -16,11 +16,10 @@ void multiply(bool add, const A& a, const B& b, MatrixMap<T>& c) {
   }
 }
 
-}  // namespace
-
 template <class T>
-void gemm(const Kernel& k, Operands o, KernelScratch& scratch) {
-  const Operand& out = o[2];
+void gemm(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
+  const Operand& out = o[N::c];
   const std::uint64_t m = k.rows;
   const std::uint64_t n = k.columns;
   const std::uint64_t d = k.depth;
@@ -28,9 +27,10 @@ void gemm(const Kernel& k, Operands o, KernelScratch& scratch) {
   const auto factor = [&](const Operand& x, std::size_t place) {
     return read(x, 0, x.count, x.dtype == dtype_of<T> ? nullptr : scratch.get<T>(place, x.count));
   };
-  ORRERY_ASSERT(o[0].count == m * d && o[1].count == d * n && out.count == m * n, o[0].count, o[1].count, out.count);
-  const T* a = factor(o[0], factor_a);
-  const T* b = factor(o[1], factor_b);
+  ORRERY_ASSERT(o[N::a].count == m * d && o[N::b].count == d * n && out.count == m * n, o[N::a].count, o[N::b].count,
+                out.count);
+  const T* a = factor(o[N::a], factor_a);
+  const T* b = factor(o[N::b], factor_b);
   T* c = out.dtype == dtype_of<T> ? static_cast<T*>(out.data) : scratch.get<T>(product_c, m * n);
   const bool add = out.accumulate;
   if (add && out.dtype != dtype_of<T>) load_elements(out.dtype, out.data, 0, m * n, c);
@@ -45,7 +45,7 @@ void gemm(const Kernel& k, Operands o, KernelScratch& scratch) {
     multiply(add, matrix(a, m, d, d), matrix(b, d, n, n), product);
   }
   if (k.options.bias) {
-    const T* bias = read(o[3], 0, n, scratch.get<T>(bias_row, n));
+    const T* bias = read(o[N::bias], 0, n, scratch.get<T>(bias_row, n));
     for (std::uint64_t row = 0; row < m; ++row) {
       T* r = c + row * n;
 #pragma GCC ivdep
@@ -55,7 +55,13 @@ void gemm(const Kernel& k, Operands o, KernelScratch& scratch) {
   finish(out, 0, m * n, c);
 }
 
-template void gemm<float>(const Kernel&, Operands, KernelScratch&);
-template void gemm<double>(const Kernel&, Operands, KernelScratch&);
+}  // namespace
+
+std::span<const HostKernel> product_kernels() {
+  static constexpr HostKernel list[] = {
+      {KernelKind::gemm, gemm<float>, gemm<double>},
+  };
+  return list;
+}
 
 }  // namespace orrery::cpu

@@ -40,12 +40,11 @@ const double* rotations(const Kernel& k, const Place& place, KernelScratch& scra
   return scratch.rotations(k.parameter, static_cast<std::uint32_t>(k.columns), last + 1);
 }
 
-}  // namespace
-
 template <class T>
-void latent_heads_forward(const Kernel& k, Operands o, KernelScratch& scratch) {
+void latent_heads_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const Shape s(k);
-  const Operand& qkv = o[3];
+  const Operand& qkv = o[N::qkv];
   const double* all = rotations(k, qkv.place, scratch);
   T* q_buffer = scratch.get<T>(0, s.heads * s.key);
   T* p_buffer = scratch.get<T>(1, s.heads * s.pair());
@@ -54,9 +53,9 @@ void latent_heads_forward(const Kernel& k, Operands o, KernelScratch& scratch) {
   T* buffer = scratch.get<T>(4, s.heads * s.width());
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     const double* rotation = all + position_at(qkv.place, row / k.batch) * s.rope;
-    const T* q = read(o[0], row * s.heads * s.key, s.heads * s.key, q_buffer);
-    const T* pairs = read(o[1], row * s.heads * s.pair(), s.heads * s.pair(), p_buffer);
-    turn(rotation, s.half, false, read(o[2], row * s.rope, s.rope, r_buffer), turned);
+    const T* q = read(o[N::queries], row * s.heads * s.key, s.heads * s.key, q_buffer);
+    const T* pairs = read(o[N::pairs], row * s.heads * s.pair(), s.heads * s.pair(), p_buffer);
+    turn(rotation, s.half, false, read(o[N::key], row * s.rope, s.rope, r_buffer), turned);
     T* out = target(qkv, row * s.heads * s.width(), buffer);
     for (std::uint64_t h = 0; h < s.heads; ++h) {
       T* head = out + h * s.width();
@@ -71,20 +70,21 @@ void latent_heads_forward(const Kernel& k, Operands o, KernelScratch& scratch) {
 }
 
 template <class T>
-void latent_heads_backward(const Kernel& k, Operands o, KernelScratch& scratch) {
+void latent_heads_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const Shape s(k);
-  const double* all = rotations(k, o[0].place, scratch);
+  const double* all = rotations(k, o[N::dqkv].place, scratch);
   T* buffer = scratch.get<T>(0, s.heads * s.width());
   T* q_buffer = scratch.get<T>(1, s.heads * s.key);
   T* p_buffer = scratch.get<T>(2, s.heads * s.pair());
   T* r_buffer = scratch.get<T>(3, s.rope);
   T* sum = scratch.get<T>(4, s.rope);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    const double* rotation = all + position_at(o[0].place, row / k.batch) * s.rope;
-    const T* in = read(o[0], row * s.heads * s.width(), s.heads * s.width(), buffer);
-    T* q = target(o[1], row * s.heads * s.key, q_buffer);
-    T* pairs = target(o[2], row * s.heads * s.pair(), p_buffer);
-    T* shared = target(o[3], row * s.rope, r_buffer);
+    const double* rotation = all + position_at(o[N::dqkv].place, row / k.batch) * s.rope;
+    const T* in = read(o[N::dqkv], row * s.heads * s.width(), s.heads * s.width(), buffer);
+    T* q = target(o[N::dqueries], row * s.heads * s.key, q_buffer);
+    T* pairs = target(o[N::dpairs], row * s.heads * s.pair(), p_buffer);
+    T* shared = target(o[N::dkey], row * s.rope, r_buffer);
     std::fill_n(sum, s.rope, T{0});
     for (std::uint64_t h = 0; h < s.heads; ++h) {
       const T* head = in + h * s.width();
@@ -95,15 +95,20 @@ void latent_heads_backward(const Kernel& k, Operands o, KernelScratch& scratch) 
       std::copy_n(head + 2 * s.key, s.value, pairs + h * s.pair() + s.still);
     }
     turn(rotation, s.half, true, static_cast<const T*>(sum), shared);
-    finish(o[1], row * s.heads * s.key, s.heads * s.key, q);
-    finish(o[2], row * s.heads * s.pair(), s.heads * s.pair(), pairs);
-    finish(o[3], row * s.rope, s.rope, shared);
+    finish(o[N::dqueries], row * s.heads * s.key, s.heads * s.key, q);
+    finish(o[N::dpairs], row * s.heads * s.pair(), s.heads * s.pair(), pairs);
+    finish(o[N::dkey], row * s.rope, s.rope, shared);
   }
 }
 
-template void latent_heads_forward<float>(const Kernel&, Operands, KernelScratch&);
-template void latent_heads_forward<double>(const Kernel&, Operands, KernelScratch&);
-template void latent_heads_backward<float>(const Kernel&, Operands, KernelScratch&);
-template void latent_heads_backward<double>(const Kernel&, Operands, KernelScratch&);
+}  // namespace
+
+std::span<const HostKernel> latent_heads_kernels() {
+  static constexpr HostKernel list[] = {
+      {KernelKind::latent_heads_forward, latent_heads_forward<float>, latent_heads_forward<double>},
+      {KernelKind::latent_heads_backward, latent_heads_backward<float>, latent_heads_backward<double>},
+  };
+  return list;
+}
 
 }  // namespace orrery::cpu

@@ -120,16 +120,14 @@ void best_groups(const Kernel& k, const T* logits, std::uint64_t size, std::vect
   }
 }
 
-}  // namespace
-
-void route_tokens(const Kernel& k, Operands o, const KernelContext& c) {
-  const Place& place = o[0].place;
+void route_tokens(const Kernel& k, const Operands& o, const KernelContext& c) {
+  const Place& place = o[N::choice].place;
   ORRERY_ASSERT(place.shard != nullptr && c.mesh != nullptr && c.workload != nullptr);
   const auto experts = static_cast<std::uint32_t>(k.columns);
   const LayerRouting routing(*c.workload, experts, k.batch, c.layer, groups_of(k));
-  std::int32_t* choice = indices(o[0]);
-  std::int32_t* slots = indices(o[1]);
-  std::int32_t* arriving = indices(o[2]);
+  std::int32_t* choice = indices(o[N::choice]);
+  std::int32_t* slots = indices(o[N::slots]);
+  std::int32_t* arriving = indices(o[N::experts]);
   const std::uint64_t sequences = place.box.extent[1];
   const std::uint64_t own = place.box.offset[1];
   for (std::uint64_t token = 0; token < k.rows; ++token) {
@@ -161,14 +159,15 @@ void route_tokens(const Kernel& k, Operands o, const KernelContext& c) {
 }
 
 template <class T>
-void choose_experts(const Kernel& k, Operands o, KernelScratch& scratch) {
+void choose_experts(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const std::uint64_t n = k.columns;
   T* in = scratch.get<T>(row_in, n);
-  std::int32_t* choice = indices(o[1]);
+  std::int32_t* choice = indices(o[N::choice]);
   const std::uint64_t size = n / std::max(1U, k.kv_heads);
   std::vector<bool> open(1, true);  // groups of experts
   for (std::uint64_t token = 0; token < k.rows; ++token) {
-    const T* logits = read(o[0], token * n, n, in);
+    const T* logits = read(o[N::logits], token * n, n, in);
     if (k.kv_heads > 0) best_groups(k, logits, size, open);
     std::int32_t* chosen = choice + token * k.batch;
     for (std::uint32_t j = 0; j < k.batch; ++j) {
@@ -182,9 +181,7 @@ void choose_experts(const Kernel& k, Operands o, KernelScratch& scratch) {
   }
 }
 
-namespace {
-
-/// Routing groups of a rank, sequences innermost: gives the group of a row of tokens.
+/// Routing groups of a rank, sequences innermost: the group of a row of tokens.
 struct RowGroups {
   std::uint64_t sequences, positions;  ///< of the rank; of a group
   [[nodiscard]] std::uint64_t of(std::uint64_t row) const {
@@ -192,14 +189,12 @@ struct RowGroups {
   }
 };
 
-}  // namespace
-
-void route_choices(const Kernel& k, Operands o, const KernelContext& c) {
+void route_choices(const Kernel& k, const Operands& o, const KernelContext& c) {
   const auto experts = static_cast<std::uint32_t>(k.columns);
-  const RowGroups groups{o[0].place.box.extent[1], routing_group(*c.workload)};
+  const RowGroups groups{o[N::choice].place.box.extent[1], routing_group(*c.workload)};
   const std::uint64_t capacity = expert_capacity(*c.workload, experts, k.batch);
-  const std::int32_t* choice = indices(o[0]);
-  // A group's positions come in order, and the first choices of an expert are kept.
+  const std::int32_t* choice = indices(o[N::choice]);
+  // A group's positions come in order, and of an expert's choices the first are kept.
   std::vector<std::uint64_t> chosen(k.rows / groups.positions * experts);
   std::vector<std::vector<std::int32_t>> kept(experts);
   for (std::uint64_t at = 0; at < k.rows * k.batch; ++at) {
@@ -208,8 +203,8 @@ void route_choices(const Kernel& k, Operands o, const KernelContext& c) {
       kept[expert].push_back(static_cast<std::int32_t>(at));
     }
   }
-  std::int32_t* slots = indices(o[1]);
-  std::int32_t* numbers = indices(o[2]);
+  std::int32_t* slots = indices(o[N::slots]);
+  std::int32_t* numbers = indices(o[N::experts]);
   std::fill_n(slots, k.depth, -1);
   std::fill_n(numbers, k.depth, -1);
   const std::uint32_t local = experts / k.heads;
@@ -224,7 +219,7 @@ void route_choices(const Kernel& k, Operands o, const KernelContext& c) {
       }
     }
   }
-  if (k.options.loads) std::copy(chosen.begin(), chosen.end(), indices(o[3]));
+  if (k.options.loads) std::copy(chosen.begin(), chosen.end(), indices(o[N::loads]));
   if (c.routing == nullptr || k.pass != Pass::forward) return;  // what is recomputed was counted
   LayerCounts& counts = (*c.routing)[c.layer];
   counts.chosen.resize(experts);
@@ -232,8 +227,6 @@ void route_choices(const Kernel& k, Operands o, const KernelContext& c) {
   for (const std::vector<std::int32_t>& of : kept) counts.kept += of.size();
   counts.room += k.depth;
 }
-
-namespace {
 
 /// p = softmax of x.
 template <class T>
@@ -316,30 +309,28 @@ struct Gates {
   T slope(T logit) const { return kind == Mixture::Scores::sigmoid ? T{1} - sigmoid(logit) : T{1}; }
 };
 
-}  // namespace
-
 template <class T>
-void gates_forward(const Kernel& k, Operands o, KernelScratch& scratch) {
+void gates_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const Gates<T> of{static_cast<Mixture::Scores>(k.site), k.columns, k.batch, false};
-  const std::int32_t* choice = indices(o[1]);
+  const std::int32_t* choice = indices(o[N::choice]);
   const std::uint64_t n = k.columns;
   T* in = scratch.get<T>(row_in, n);
   T* all = scratch.get<T>(scores_row, n);
   T* out = scratch.get<T>(row_out, k.batch);
   for (std::uint64_t token = 0; token < k.rows; ++token) {
-    T* gates = target(o[2], token * k.batch, out);
-    of.forward(read(o[0], token * n, n, in), choice + token * k.batch, gates, all);
+    T* gates = target(o[N::gates], token * k.batch, out);
+    of.forward(read(o[N::logits], token * n, n, in), choice + token * k.batch, gates, all);
     for (std::uint32_t j = 0; j < k.batch; ++j) gates[j] *= static_cast<T>(k.parameter);
-    finish(o[2], token * k.batch, k.batch, gates);
+    finish(o[N::gates], token * k.batch, k.batch, gates);
   }
 }
 
 template <class T>
-void gates_backward(const Kernel& k, Operands o, const KernelContext& c) {
+void gates_backward(const Kernel& k, const Operands& o, const KernelContext& c) {
   KernelScratch& scratch = *c.scratch;
-  const std::int32_t* choice = indices(o[2]);
-  const std::uint32_t loads = k.options.scaled ? 4 : 3;
-  const Operand& result = o[loads + (k.options.loads ? 1 : 0)];
+  const std::int32_t* choice = indices(o[N::choice]);
+  const Operand& result = o[N::dlogits];
   const std::uint64_t n = k.columns;
   T* in = scratch.get<T>(row_in, n);
   T* all = scratch.get<T>(scores_row, n);
@@ -354,7 +345,7 @@ void gates_backward(const Kernel& k, Operands o, const KernelContext& c) {
   std::uint64_t first_row = 0;
   if (c.workload->routing.auxiliary_loss > 0.0) {
     const auto experts = static_cast<std::uint32_t>(n);
-    const double scale = k.options.scaled ? read_scalar(o[3]) : 1.0;
+    const double scale = k.options.scaled ? read_scalar(o[N::loss_scale]) : 1.0;
     const auto add_group = [&](auto chosen_by) {
       std::vector<double> exact;
       double mean = 0.0;
@@ -366,12 +357,13 @@ void gates_backward(const Kernel& k, Operands o, const KernelContext& c) {
       for (const double w : exact) weight.push_back(static_cast<T>(w - mean));
     };
     if (k.options.loads) {
-      const std::int32_t* chosen = indices(o[loads]);
-      for (std::uint64_t at = 0; at < o[loads].count; at += n) {
+      const Operand& loads = o[N::loads];
+      const std::int32_t* chosen = indices(loads);
+      for (std::uint64_t at = 0; at < loads.count; at += n) {
         add_group([&](std::uint32_t e) { return static_cast<std::uint64_t>(chosen[at + e]); });
       }
-      groups = {o[2].place.box.extent[1], routing_group(*c.workload)};
-      first_row = o[2].place.first / k.batch;  // with sequence parallelism a part of the rank's rows
+      groups = {o[N::choice].place.box.extent[1], routing_group(*c.workload)};
+      first_row = o[N::choice].place.first / k.batch;  // with sequence parallelism a part of the rank's rows
     } else {
       const LayerRouting routing(*c.workload, experts, k.batch, c.layer, groups_of(k));
       add_group([&](std::uint32_t e) { return routing.chosen(e); });
@@ -380,8 +372,8 @@ void gates_backward(const Kernel& k, Operands o, const KernelContext& c) {
   const Gates<T> of{static_cast<Mixture::Scores>(k.site), n, k.batch, !weight.empty()};
   for (std::uint64_t token = 0; token < k.rows; ++token) {
     const std::int32_t* chosen = choice + token * k.batch;
-    const T* logits = read(o[1], token * n, n, in);
-    const T* dgates = read(o[0], token * k.batch, k.batch, gate_in);
+    const T* logits = read(o[N::logits], token * n, n, in);
+    const T* dgates = read(o[N::dgates], token * k.batch, k.batch, gate_in);
     of.forward(logits, chosen, p, all);
     for (std::uint32_t j = 0; j < k.batch; ++j) dp[j] = dgates[j] * static_cast<T>(k.parameter);
     T* dlogits = target(result, token * n, out);
@@ -392,12 +384,12 @@ void gates_backward(const Kernel& k, Operands o, const KernelContext& c) {
   }
 }
 
-void dispatch_forward(const Kernel& k, Operands o) {
-  ORRERY_ASSERT(o[0].dtype == o[2].dtype, o[0].dtype, o[2].dtype);
-  const std::uint64_t bytes = k.columns * size_of(o[0].dtype);
-  const auto* from = static_cast<const std::byte*>(o[0].data);
-  auto* to = static_cast<std::byte*>(o[2].data);
-  const std::int32_t* slots = indices(o[1]);
+void dispatch_forward(const Kernel& k, const Operands& o, const KernelContext&) {
+  ORRERY_ASSERT(o[N::x].dtype == o[N::rows].dtype, o[N::x].dtype, o[N::rows].dtype);
+  const std::uint64_t bytes = k.columns * size_of(o[N::x].dtype);
+  const auto* from = static_cast<const std::byte*>(o[N::x].data);
+  auto* to = static_cast<std::byte*>(o[N::rows].data);
+  const std::int32_t* slots = indices(o[N::slots]);
   for (std::uint64_t slot = 0; slot < k.depth; ++slot, to += bytes) {
     if (slots[slot] < 0) {
       std::memset(to, 0, bytes);
@@ -408,38 +400,40 @@ void dispatch_forward(const Kernel& k, Operands o) {
 }
 
 template <class T>
-void dispatch_backward(const Kernel& k, Operands o, KernelScratch& scratch) {
-  const bool more = k.options.residual;
-  gather_sum<T>(k, o[0], o[1], more ? &o[2] : nullptr, o[more ? 3 : 2], scratch, [](std::uint64_t) { return T{1}; });
+void dispatch_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
+  gather_sum<T>(k, o[N::drows], o[N::slots], o.find(N::residual), o[N::dx], scratch,
+                [](std::uint64_t) { return T{1}; });
 }
 
 template <class T>
-void combine_forward(const Kernel& k, Operands o, KernelScratch& scratch) {
-  const bool more = k.options.residual;
-  const T* gates = read(o[2], 0, o[2].count, scratch.get<T>(factor_a, o[2].count));
-  gather_sum<T>(k, o[0], o[1], more ? &o[3] : nullptr, o[more ? 4 : 3], scratch,
+void combine_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
+  const T* gates = read(o[N::gates], 0, o[N::gates].count, scratch.get<T>(factor_a, o[N::gates].count));
+  gather_sum<T>(k, o[N::rows], o[N::slots], o.find(N::residual), o[N::y], scratch,
                 [gates](std::uint64_t choice) { return gates[choice]; });
 }
 
 template <class T>
-void combine_backward(const Kernel& k, Operands o, KernelScratch& scratch) {
+void combine_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const std::uint64_t n = k.columns;
   const std::uint64_t choices = k.rows * k.batch;
-  const T* gates = read(o[3], 0, choices, scratch.get<T>(factor_a, choices));
-  T* dgates = target(o[5], 0, scratch.get<T>(factor_b, choices));
+  const T* gates = read(o[N::gates], 0, choices, scratch.get<T>(factor_a, choices));
+  T* dgates = target(o[N::dgates], 0, scratch.get<T>(factor_b, choices));
   std::fill_n(dgates, choices, T{0});
-  const std::int32_t* slots = indices(o[2]);
+  const std::int32_t* slots = indices(o[N::slots]);
   T* dy_in = scratch.get<T>(row_in, n);
   T* row_buffer = scratch.get<T>(row_more, n);
   T* out = scratch.get<T>(row_out, n);
   for (std::uint64_t slot = 0; slot < k.depth; ++slot) {
-    T* drow = target(o[4], slot * n, out);
+    T* drow = target(o[N::drows], slot * n, out);
     if (slots[slot] < 0) {
       std::fill_n(drow, n, T{0});
     } else {
       const auto choice = static_cast<std::uint64_t>(slots[slot]);
-      const T* dy = read(o[0], choice / k.batch * n, n, dy_in);
-      const T* row = read(o[1], slot * n, n, row_buffer);
+      const T* dy = read(o[N::dy], choice / k.batch * n, n, dy_in);
+      const T* row = read(o[N::rows], slot * n, n, row_buffer);
       T dot = 0;
       for (std::uint64_t i = 0; i < n; ++i) {
         dot += dy[i] * row[i];
@@ -447,23 +441,24 @@ void combine_backward(const Kernel& k, Operands o, KernelScratch& scratch) {
       }
       dgates[choice] = dot;
     }
-    finish(o[4], slot * n, n, drow);
+    finish(o[N::drows], slot * n, n, drow);
   }
-  finish(o[5], 0, choices, dgates);
+  finish(o[N::dgates], 0, choices, dgates);
 }
 
 template <class T>
-void expert_gemm(const Kernel& k, Operands o, KernelScratch& scratch) {
-  const Operand& out = o[3];
+void expert_gemm(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
+  const Operand& out = o[N::c];
   const bool to_weight = k.options.transpose_a;
   const std::uint64_t rows = to_weight ? k.depth : k.rows;  // that meet an expert
   const std::uint64_t m = k.rows, n = k.columns, d = k.depth;
   const auto factor = [&](const Operand& x, std::size_t place) {
     return read(x, 0, x.count, x.dtype == dtype_of<T> ? nullptr : scratch.get<T>(place, x.count));
   };
-  const T* a = factor(o[0], factor_a);
-  const T* b = factor(o[1], factor_b);
-  const std::int32_t* experts = indices(o[2]);
+  const T* a = factor(o[N::a], factor_a);
+  const T* b = factor(o[N::b], factor_b);
+  const std::int32_t* experts = indices(o[N::experts]);
   T* c = out.dtype == dtype_of<T> ? static_cast<T*>(out.data) : scratch.get<T>(product_c, out.count);
   if (!out.accumulate) {
     std::fill_n(c, out.count, T{0});
@@ -495,19 +490,22 @@ void expert_gemm(const Kernel& k, Operands o, KernelScratch& scratch) {
   finish(out, 0, out.count, c);
 }
 
-template void choose_experts<float>(const Kernel&, Operands, KernelScratch&);
-template void choose_experts<double>(const Kernel&, Operands, KernelScratch&);
-template void gates_forward<float>(const Kernel&, Operands, KernelScratch&);
-template void gates_forward<double>(const Kernel&, Operands, KernelScratch&);
-template void gates_backward<float>(const Kernel&, Operands, const KernelContext&);
-template void gates_backward<double>(const Kernel&, Operands, const KernelContext&);
-template void dispatch_backward<float>(const Kernel&, Operands, KernelScratch&);
-template void dispatch_backward<double>(const Kernel&, Operands, KernelScratch&);
-template void combine_forward<float>(const Kernel&, Operands, KernelScratch&);
-template void combine_forward<double>(const Kernel&, Operands, KernelScratch&);
-template void combine_backward<float>(const Kernel&, Operands, KernelScratch&);
-template void combine_backward<double>(const Kernel&, Operands, KernelScratch&);
-template void expert_gemm<float>(const Kernel&, Operands, KernelScratch&);
-template void expert_gemm<double>(const Kernel&, Operands, KernelScratch&);
+}  // namespace
+
+std::span<const HostKernel> mixture_kernels() {
+  static constexpr HostKernel list[] = {
+      {KernelKind::route_tokens, route_tokens, route_tokens},
+      {KernelKind::choose_experts, choose_experts<float>, choose_experts<double>},
+      {KernelKind::route_choices, route_choices, route_choices},
+      {KernelKind::gates_forward, gates_forward<float>, gates_forward<double>},
+      {KernelKind::gates_backward, gates_backward<float>, gates_backward<double>},
+      {KernelKind::dispatch_forward, dispatch_forward, dispatch_forward},
+      {KernelKind::dispatch_backward, dispatch_backward<float>, dispatch_backward<double>},
+      {KernelKind::combine_forward, combine_forward<float>, combine_forward<double>},
+      {KernelKind::combine_backward, combine_backward<float>, combine_backward<double>},
+      {KernelKind::expert_gemm, expert_gemm<float>, expert_gemm<double>},
+  };
+  return list;
+}
 
 }  // namespace orrery::cpu

@@ -28,16 +28,22 @@ struct Statistics {
   }
 };
 
-}  // namespace
+/// RMS norm has no mean and no beta.
+bool is_rms(const Kernel& k) {
+  return k.kind == KernelKind::rms_norm_forward || k.kind == KernelKind::rms_norm_backward_input ||
+         k.kind == KernelKind::rms_norm_backward_weight;
+}
 
 template <class T>
-void norm_forward(const Kernel& k, Operands o, bool rms, KernelScratch& scratch) {
+void norm_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const std::uint64_t n = k.columns;
   const bool cut = k.options.cut;
-  const Operand& y = o[(rms ? 2 : 3) + (cut ? (rms ? 1 : 2) : 0)];
-  const Statistics stats{&o[(rms ? 3 : 4) + (cut ? (rms ? 1 : 2) : 0)], rms};
-  const T* gamma = read(o[1], 0, n, scratch.get<T>(row_a, n));
-  const T* beta = rms ? nullptr : read(o[2], 0, n, scratch.get<T>(row_b, n));
+  const bool rms = is_rms(k);
+  const Operand& y = o[N::y];
+  const Statistics stats{&o[N::stats], rms};
+  const T* gamma = read(o[N::gamma], 0, n, scratch.get<T>(row_a, n));
+  const T* beta = rms ? nullptr : read(o[N::beta], 0, n, scratch.get<T>(row_b, n));
   T* in = scratch.get<T>(row_c, n);
   T* out = scratch.get<T>(row_d, n);
   const auto width = static_cast<T>(cut ? k.depth : n);
@@ -46,13 +52,11 @@ void norm_forward(const Kernel& k, Operands o, bool rms, KernelScratch& scratch)
   const auto squares_of = [&](const T* x, T mean) {
     return sum_over<T>(n, [&](std::uint64_t i) { return (x[i] - mean) * (x[i] - mean); });
   };
-  const auto given = [&](std::size_t operand, std::uint64_t row) {
-    return static_cast<T>(read_scalar(o[operand], row));
-  };
+  const auto given = [&](N operand, std::uint64_t row) { return static_cast<T>(read_scalar(o[operand], row)); };
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    const T* x = read(o[0], row * n, n, in);
-    const T mean = rms ? T{0} : (cut ? given(3, row) : sum_of(x)) / width;
-    const T square = (cut ? given(rms ? 2 : 4, row) : squares_of(x, mean)) / width;
+    const T* x = read(o[N::x], row * n, n, in);
+    const T mean = rms ? T{0} : (cut ? given(N::sums, row) : sum_of(x)) / width;
+    const T square = (cut ? given(N::squares, row) : squares_of(x, mean)) / width;
     const T inverse = T{1} / std::sqrt(square + static_cast<T>(k.parameter));
     T* r = target(y, row * n, out);
 #pragma GCC ivdep
@@ -69,25 +73,26 @@ void norm_forward(const Kernel& k, Operands o, bool rms, KernelScratch& scratch)
 // With z = (x - mean) / deviation and g = dy gamma:
 //   dx = (g - mean(g) - z mean(g z)) / deviation;  RMS norm lacks the mean(g) term.
 template <class T>
-void norm_backward_input(const Kernel& k, Operands o, bool rms, KernelScratch& scratch) {
+void norm_backward_input(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const std::uint64_t n = k.columns;
   const bool cut = k.options.cut;
-  const Statistics stats{&o[3], rms};
+  const bool rms = is_rms(k);
+  const Statistics stats{&o[N::stats], rms};
   const bool add = !k.options.residual;  // to dx itself, else to the residual gradient
-  const std::size_t behind = cut ? 5 : 4;
-  const Operand& dx = o[add ? behind : behind + 1];
-  const T* gamma = read(o[2], 0, n, scratch.get<T>(row_a, n));
+  const Operand& dx = o[N::dx];
+  const T* gamma = read(o[N::gamma], 0, n, scratch.get<T>(row_a, n));
   T* in_dy = scratch.get<T>(row_b, n);
   T* in_x = scratch.get<T>(row_c, n);
   T* out = scratch.get<T>(row_d, n);
   T* in_residual = scratch.get<T>(row_e, n);
   const auto width = static_cast<T>(cut ? k.depth : n);
   const auto given = [&](std::uint64_t row, bool z) {
-    return static_cast<T>(read_scalar(o[4], rms ? row : 2 * row + (z ? 1 : 0)));
+    return static_cast<T>(read_scalar(o[N::gradient_sums], rms ? row : 2 * row + (z ? 1 : 0)));
   };
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    const T* dy = read(o[0], row * n, n, in_dy);
-    const T* x = read(o[1], row * n, n, in_x);
+    const T* dy = read(o[N::dy], row * n, n, in_dy);
+    const T* x = read(o[N::x], row * n, n, in_x);
     const T mean = stats.mean<T>(row);
     const T inverse = stats.inverse<T>(row);
     const auto sum_g = [&] { return sum_over<T>(n, [&](std::uint64_t i) { return dy[i] * gamma[i]; }); };
@@ -97,7 +102,7 @@ void norm_backward_input(const Kernel& k, Operands o, bool rms, KernelScratch& s
     const T mean_g = rms ? T{0} : (cut ? given(row, false) : sum_g()) / width;
     const T mean_gz = (cut ? given(row, true) : sum_gz()) / width;
     T* d = add ? update(dx, row * n, n, out) : target(dx, row * n, out);
-    const T* from = add ? d : read(o[behind], row * n, n, in_residual);
+    const T* from = add ? d : read(o[N::residual], row * n, n, in_residual);
 #pragma GCC ivdep
     for (std::uint64_t i = 0; i < n; ++i) {
       d[i] = from[i] + inverse * (dy[i] * gamma[i] - mean_g - (x[i] - mean) * inverse * mean_gz);
@@ -107,17 +112,19 @@ void norm_backward_input(const Kernel& k, Operands o, bool rms, KernelScratch& s
 }
 
 template <class T>
-void norm_backward_weight(const Kernel& k, Operands o, bool rms, KernelScratch& scratch) {
+void norm_backward_weight(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const std::uint64_t n = k.columns;
-  const Statistics stats{&o[2], rms};
+  const bool rms = is_rms(k);
+  const Statistics stats{&o[N::stats], rms};
   T* in_dy = scratch.get<T>(row_b, n);
   T* in_x = scratch.get<T>(row_c, n);
   T* gamma_sum = scratch.get<T>(sums, 2 * n);
   T* beta_sum = gamma_sum + n;
   std::fill_n(gamma_sum, 2 * n, T{0});
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    const T* dy = read(o[0], row * n, n, in_dy);
-    const T* x = read(o[1], row * n, n, in_x);
+    const T* dy = read(o[N::dy], row * n, n, in_dy);
+    const T* x = read(o[N::x], row * n, n, in_x);
     const T mean = stats.mean<T>(row);
     const T inverse = stats.inverse<T>(row);
 #pragma GCC ivdep
@@ -127,71 +134,78 @@ void norm_backward_weight(const Kernel& k, Operands o, bool rms, KernelScratch& 
     }
   }
   T* out = scratch.get<T>(row_d, n);
-  for (std::size_t which = 0; which < (rms ? 1U : 2U); ++which) {
-    const Operand& gradient = o[3 + which];
-    const T* sum = gamma_sum + which * n;
+  const auto add = [&](const Operand& gradient, const T* sum) {
     T* d = update(gradient, 0, n, out);
     for (std::uint64_t i = 0; i < n; ++i) d[i] += sum[i];
     finish(gradient, 0, n, d);
-  }
+  };
+  add(o[N::dgamma], gamma_sum);
+  if (!rms) add(o[N::dbeta], beta_sum);
 }
 
 template <class T>
-void norm_sums(const Kernel& k, Operands o, KernelScratch& scratch) {
+void norm_sums(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const std::uint64_t n = k.columns;
   T* in = scratch.get<T>(row_c, n);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    const T* x = read(o[0], row * n, n, in);
-    write_scalar(o[1], static_cast<double>(sum_over<T>(n, [&](std::uint64_t i) { return x[i]; })), row);
+    const T* x = read(o[N::x], row * n, n, in);
+    write_scalar(o[N::sums], static_cast<double>(sum_over<T>(n, [&](std::uint64_t i) { return x[i]; })), row);
   }
 }
 
 template <class T>
-void norm_squares(const Kernel& k, Operands o, KernelScratch& scratch) {
+void norm_squares(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const std::uint64_t n = k.columns;
   const bool centered = k.options.centered;
   T* in = scratch.get<T>(row_c, n);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    const T* x = read(o[0], row * n, n, in);
-    const T mean = centered ? static_cast<T>(read_scalar(o[1], row)) / static_cast<T>(k.depth) : T{0};
+    const T* x = read(o[N::x], row * n, n, in);
+    const T mean = centered ? static_cast<T>(read_scalar(o[N::sums], row)) / static_cast<T>(k.depth) : T{0};
     const T sum = sum_over<T>(n, [&](std::uint64_t i) { return (x[i] - mean) * (x[i] - mean); });
-    write_scalar(o[centered ? 2 : 1], static_cast<double>(sum), row);
+    write_scalar(o[N::squares], static_cast<double>(sum), row);
   }
 }
 
 template <class T>
-void norm_gradient_sums(const Kernel& k, Operands o, KernelScratch& scratch) {
+void norm_gradient_sums(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const std::uint64_t n = k.columns;
   const bool rms = !k.options.centered;
-  const Statistics stats{&o[3], rms};
-  const T* gamma = read(o[2], 0, n, scratch.get<T>(row_a, n));
+  const Statistics stats{&o[N::stats], rms};
+  const T* gamma = read(o[N::gamma], 0, n, scratch.get<T>(row_a, n));
   T* in_dy = scratch.get<T>(row_b, n);
   T* in_x = scratch.get<T>(row_c, n);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    const T* dy = read(o[0], row * n, n, in_dy);
-    const T* x = read(o[1], row * n, n, in_x);
+    const T* dy = read(o[N::dy], row * n, n, in_dy);
+    const T* x = read(o[N::x], row * n, n, in_x);
     const T mean = stats.mean<T>(row);
     const T inverse = stats.inverse<T>(row);
     if (!rms) {
       const T g = sum_over<T>(n, [&](std::uint64_t i) { return dy[i] * gamma[i]; });
-      write_scalar(o[4], static_cast<double>(g), 2 * row);
+      write_scalar(o[N::sums], static_cast<double>(g), 2 * row);
     }
     const T gz = sum_over<T>(n, [&](std::uint64_t i) { return dy[i] * gamma[i] * ((x[i] - mean) * inverse); });
-    write_scalar(o[4], static_cast<double>(gz), rms ? row : 2 * row + 1);
+    write_scalar(o[N::sums], static_cast<double>(gz), rms ? row : 2 * row + 1);
   }
 }
 
-template void norm_sums<float>(const Kernel&, Operands, KernelScratch&);
-template void norm_sums<double>(const Kernel&, Operands, KernelScratch&);
-template void norm_squares<float>(const Kernel&, Operands, KernelScratch&);
-template void norm_squares<double>(const Kernel&, Operands, KernelScratch&);
-template void norm_gradient_sums<float>(const Kernel&, Operands, KernelScratch&);
-template void norm_gradient_sums<double>(const Kernel&, Operands, KernelScratch&);
-template void norm_forward<float>(const Kernel&, Operands, bool, KernelScratch&);
-template void norm_forward<double>(const Kernel&, Operands, bool, KernelScratch&);
-template void norm_backward_input<float>(const Kernel&, Operands, bool, KernelScratch&);
-template void norm_backward_input<double>(const Kernel&, Operands, bool, KernelScratch&);
-template void norm_backward_weight<float>(const Kernel&, Operands, bool, KernelScratch&);
-template void norm_backward_weight<double>(const Kernel&, Operands, bool, KernelScratch&);
+}  // namespace
+
+std::span<const HostKernel> norm_kernels() {
+  static constexpr HostKernel list[] = {
+      {KernelKind::layer_norm_forward, norm_forward<float>, norm_forward<double>},
+      {KernelKind::layer_norm_backward_input, norm_backward_input<float>, norm_backward_input<double>},
+      {KernelKind::layer_norm_backward_weight, norm_backward_weight<float>, norm_backward_weight<double>},
+      {KernelKind::rms_norm_forward, norm_forward<float>, norm_forward<double>},
+      {KernelKind::rms_norm_backward_input, norm_backward_input<float>, norm_backward_input<double>},
+      {KernelKind::rms_norm_backward_weight, norm_backward_weight<float>, norm_backward_weight<double>},
+      {KernelKind::norm_sums, norm_sums<float>, norm_sums<double>},
+      {KernelKind::norm_squares, norm_squares<float>, norm_squares<double>},
+      {KernelKind::norm_gradient_sums, norm_gradient_sums<float>, norm_gradient_sums<double>},
+  };
+  return list;
+}
 
 }  // namespace orrery::cpu

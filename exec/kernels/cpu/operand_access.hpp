@@ -8,11 +8,12 @@
 #include "core/base/diagnostics.hpp"
 #include "exec/kernels/convert.hpp"
 #include "exec/kernels/kernel_runner.hpp"
+#include "exec/kernels/named_operands.hpp"
 
 namespace orrery::cpu {
 
-/// Operands of one kernel call, by position.
-using Operands = std::span<const Operand>;
+using Operands = NamedOperands;
+using N = OperandName;
 
 template <class T>
 inline constexpr DType dtype_of = std::is_same_v<T, double> ? DType::f64 : DType::f32;

@@ -7,10 +7,11 @@
 // Kernels that move elements: what one rank needs of qkv, or the parts of
 // an all-to-all, made contiguous.
 namespace orrery::cpu {
+namespace {
 
-void swap_blocks(const Kernel& k, Operands o) {
-  const Operand& x = o[0];
-  const Operand& y = o[1];
+void swap_blocks(const Kernel& k, const Operands& o, const KernelContext&) {
+  const Operand& x = o[N::x];
+  const Operand& y = o[N::y];
   ORRERY_ASSERT(x.dtype == y.dtype, x.dtype, y.dtype);
   const std::uint64_t bytes = k.columns * size_of(x.dtype);
   const auto* from = static_cast<const std::byte*>(x.data);
@@ -22,10 +23,10 @@ void swap_blocks(const Kernel& k, Operands o) {
   }
 }
 
-void pack_keys_values(const Kernel& k, Operands o) {
+void pack_keys_values(const Kernel& k, const Operands& o, const KernelContext&) {
   const Heads shape(k);
-  const Operand& qkv = o[0];
-  const Operand& kv = o[1];
+  const Operand& qkv = o[N::qkv];
+  const Operand& kv = o[N::kv];
   ORRERY_ASSERT(qkv.dtype == kv.dtype, qkv.dtype, kv.dtype);
   const std::uint64_t element = size_of(qkv.dtype);
   const std::uint64_t pair = (shape.dim + shape.value) * element;  // a key and its value stand together
@@ -39,10 +40,11 @@ void pack_keys_values(const Kernel& k, Operands o) {
   }
 }
 
-void split_keys_values(const Kernel& k, Operands o) {
+void split_keys_values(const Kernel& k, const Operands& o, const KernelContext&) {
   const Heads shape(k);
-  const Operand& qkv = o[0];
-  ORRERY_ASSERT(qkv.dtype == o[1].dtype && qkv.dtype == o[2].dtype, qkv.dtype, o[1].dtype, o[2].dtype);
+  const Operand& qkv = o[N::qkv];
+  ORRERY_ASSERT(qkv.dtype == o[N::keys].dtype && qkv.dtype == o[N::values].dtype, qkv.dtype, o[N::keys].dtype,
+                o[N::values].dtype);
   const std::uint64_t element = size_of(qkv.dtype);
   const auto* from = static_cast<const std::byte*>(qkv.data);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
@@ -51,14 +53,15 @@ void split_keys_values(const Kernel& k, Operands o) {
         std::memcpy(static_cast<std::byte*>(to.data) + (row * shape.kv_heads + g) * width * element,
                     from + (row * shape.qkv_width() + column) * element, width * element);
       };
-      copy(o[1], shape.key_column(g), shape.dim);
-      copy(o[2], shape.value_column(g), shape.value);
+      copy(o[N::keys], shape.key_column(g), shape.dim);
+      copy(o[N::values], shape.value_column(g), shape.value);
     }
   }
 }
 
 template <class T>
-void unpack_gradients(const Kernel& k, Operands o, KernelScratch& scratch) {
+void unpack_gradients(const Kernel& k, const Operands& o, const KernelContext& context) {
+  KernelScratch& scratch = *context.scratch;
   const Heads shape(k);
   T* buffer = scratch.get<T>(first_own, 2 * shape.group_width());
   const auto copy = [&](const Operand& from, std::uint64_t at, const Operand& to, std::uint64_t place,
@@ -72,43 +75,50 @@ void unpack_gradients(const Kernel& k, Operands o, KernelScratch& scratch) {
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     for (std::uint64_t g = 0; g < shape.kv_heads; ++g) {
       const std::uint64_t to = row * shape.qkv_width() + g * shape.group_width();
-      copy(o[0], (row * shape.kv_heads + g) * queries, o[2], to, queries);
-      copy(o[1], (row * shape.kv_heads + g) * pair, o[2], to + queries, pair);
+      copy(o[N::dq], (row * shape.kv_heads + g) * queries, o[N::dqkv], to, queries);
+      copy(o[N::dkv], (row * shape.kv_heads + g) * pair, o[N::dqkv], to + queries, pair);
     }
   }
 }
 
 template <class T>
-void add_to(Operands o) {
+void add_to(const Kernel&, const Operands& o, const KernelContext&) {
   T in[tile];
   T out[tile];
-  for (std::uint64_t at = 0; at < o[1].count; at += tile) {
-    const std::uint64_t n = std::min(tile, o[1].count - at);
-    const T* x = read(o[0], at, n, in);
-    T* sum = update(o[1], at, n, out);
+  for (std::uint64_t at = 0; at < o[N::sum].count; at += tile) {
+    const std::uint64_t n = std::min(tile, o[N::sum].count - at);
+    const T* x = read(o[N::x], at, n, in);
+    T* sum = update(o[N::sum], at, n, out);
     for (std::uint64_t i = 0; i < n; ++i) sum[i] += x[i];
-    finish(o[1], at, n, sum);
+    finish(o[N::sum], at, n, sum);
   }
 }
 
 template <class T>
-void convert_to(Operands o) {
+void convert_to(const Kernel&, const Operands& o, const KernelContext&) {
   T in[tile];
   T out[tile];
-  for (std::uint64_t at = 0; at < o[1].count; at += tile) {
-    const std::uint64_t n = std::min(tile, o[1].count - at);
-    const T* x = read(o[0], at, n, in);
-    T* y = target(o[1], at, out);
+  for (std::uint64_t at = 0; at < o[N::y].count; at += tile) {
+    const std::uint64_t n = std::min(tile, o[N::y].count - at);
+    const T* x = read(o[N::x], at, n, in);
+    T* y = target(o[N::y], at, out);
     for (std::uint64_t i = 0; i < n; ++i) y[i] = x[i];
-    finish(o[1], at, n, y);
+    finish(o[N::y], at, n, y);
   }
 }
 
-template void add_to<float>(Operands);
-template void add_to<double>(Operands);
-template void convert_to<float>(Operands);
-template void convert_to<double>(Operands);
-template void unpack_gradients<float>(const Kernel&, Operands, KernelScratch&);
-template void unpack_gradients<double>(const Kernel&, Operands, KernelScratch&);
+}  // namespace
+
+std::span<const HostKernel> rearranging_kernels() {
+  static constexpr HostKernel list[] = {
+      {KernelKind::swap_blocks, swap_blocks, swap_blocks},
+      {KernelKind::pack_keys_values, pack_keys_values, pack_keys_values},
+      {KernelKind::split_keys_values, split_keys_values, split_keys_values},
+      {KernelKind::unpack_gradients, unpack_gradients<float>, unpack_gradients<double>},
+      {KernelKind::add_to, add_to<float>, add_to<double>},
+      {KernelKind::convert, convert_to<float>, convert_to<double>},
+  };
+  return list;
+}
 
 }  // namespace orrery::cpu

@@ -40,100 +40,99 @@ struct Direction {
   T operator()(T m, T v, T w) const { return m * correct1 / (std::sqrt(v * correct2) + epsilon) + decay * w; }
 };
 
-}  // namespace
-
 template <class T>
-void lamb_moments(const Kernel& k, Operands o, const KernelContext& context) {
-  const Factor factor(k.options.factor ? &o[2] : nullptr);
+void lamb_moments(const Kernel& k, const Operands& o, const KernelContext& context) {
+  const Factor factor(o);
   if (factor.skip) return;
-  const Operand& gradient = o[0];
-  const Operand* rest = &o[k.options.factor ? 3 : 2];  // exact, m, v, norms
+  const Operand& gradient = o[N::gradient];
+  const Operand& exact = o[N::exact];
+  const Operand& m_of = o[N::m];
+  const Operand& v_of = o[N::v];
   const Optimizer& optimizer = context.workload->optimizer;
-  const Direction<T> direction(optimizer, read_scalar(o[1]));
+  const Direction<T> direction(optimizer, read_scalar(o[N::steps]));
   const auto multiplier = static_cast<T>(factor.multiplier);
   const auto beta1 = static_cast<T>(optimizer.beta1);
   const auto beta2 = static_cast<T>(optimizer.beta2);
   // 1 - beta is in double, as in adam_update.
   const auto rest1 = static_cast<T>(1.0 - optimizer.beta1);
   const auto rest2 = static_cast<T>(1.0 - optimizer.beta2);
-  for (const TensorRun& run : tensor_runs(rest[0], context)) {
+  for (const TensorRun& run : tensor_runs(exact, context)) {
     double of_weight = 0.0, of_direction = 0.0;
     for_each_piece(run, [&](std::uint64_t at, std::uint64_t n) {
       T g_buffer[tile], w_buffer[tile], m_buffer[tile], v_buffer[tile], u[tile];
       const T* g = read(gradient, at, n, g_buffer);
-      const T* w = read(rest[0], at, n, w_buffer);
-      T* m = update(rest[1], at, n, m_buffer);
-      T* v = update(rest[2], at, n, v_buffer);
+      const T* w = read(exact, at, n, w_buffer);
+      T* m = update(m_of, at, n, m_buffer);
+      T* v = update(v_of, at, n, v_buffer);
       for (std::uint64_t i = 0; i < n; ++i) {
         const T scaled = g[i] * multiplier;
         m[i] = beta1 * m[i] + rest1 * scaled;
         v[i] = beta2 * v[i] + rest2 * scaled * scaled;
         u[i] = direction(m[i], v[i], w[i]);
       }
-      finish(rest[1], at, n, m);
-      finish(rest[2], at, n, v);
+      finish(m_of, at, n, m);
+      finish(v_of, at, n, v);
       of_weight += squares(n, w);
       of_direction += squares(n, u);
     });
-    add_pair(rest[3], run.tensor, k.parameter, of_weight, of_direction);
+    add_pair(o[N::norms], run.tensor, k.parameter, of_weight, of_direction);
   }
 }
 
 template <class T>
-void lamb_update(const Kernel& k, Operands o, const KernelContext& context) {
-  const Factor factor(k.options.factor ? &o[2] : nullptr);
+void lamb_update(const Kernel&, const Operands& o, const KernelContext& context) {
+  const Factor factor(o);
   if (factor.skip) return;
-  const Operand* rest = &o[k.options.factor ? 3 : 2];  // weight, (master), m, v
-  const Operand* master = k.options.master ? &rest[1] : nullptr;
-  const Operand& exact = master != nullptr ? *master : rest[0];
-  const Operand* moments = &rest[master != nullptr ? 2 : 1];
+  const Update u(o);
+  const Operand& m_of = o[N::m];
+  const Operand& v_of = o[N::v];
   const Optimizer& optimizer = context.workload->optimizer;
-  const double step = read_scalar(o[1]);
+  const double step = read_scalar(o[N::steps]);
   const double rate = learning_rate(*context.workload, static_cast<std::uint64_t>(step));
   const Direction<T> direction(optimizer, step);
-  for (const TensorRun& run : tensor_runs(rest[0], context)) {
-    const double weight = std::sqrt(read_scalar(o[0], 2 * run.tensor));
-    const double length = std::sqrt(read_scalar(o[0], 2 * run.tensor + 1));
+  for (const TensorRun& run : tensor_runs(u.weight, context)) {
+    const double weight = std::sqrt(read_scalar(o[N::norms], 2 * run.tensor));
+    const double length = std::sqrt(read_scalar(o[N::norms], 2 * run.tensor + 1));
     const double trusted = std::min(weight, optimizer.trust_clip.value_or(weight));
     const auto scale = static_cast<T>(rate * (weight > 0.0 && length > 0.0 ? trusted / length : 1.0));
     for_each_piece(run, [&](std::uint64_t at, std::uint64_t n) {
       T w_buffer[tile], m_buffer[tile], v_buffer[tile];
-      T* w = update(exact, at, n, w_buffer);
-      const T* m = read(moments[0], at, n, m_buffer);
-      const T* v = read(moments[1], at, n, v_buffer);
+      T* w = update(u.exact, at, n, w_buffer);
+      const T* m = read(m_of, at, n, m_buffer);
+      const T* v = read(v_of, at, n, v_buffer);
       for (std::uint64_t i = 0; i < n; ++i) w[i] -= scale * direction(m[i], v[i], w[i]);
-      finish(exact, at, n, w);
-      if (master != nullptr) store_elements(rest[0].dtype, rest[0].data, at, n, w);
+      finish(u.exact, at, n, w);
+      u.round(at, n, w);
     });
   }
 }
 
 template <class T>
-void lars_norms(const Kernel& k, Operands o, const KernelContext& context) {
-  const Factor factor(k.options.factor ? &o[1] : nullptr);
+void lars_norms(const Kernel& k, const Operands& o, const KernelContext& context) {
+  const Factor factor(o);
   if (factor.skip) return;
-  const Operand* rest = &o[k.options.factor ? 2 : 1];  // exact, norms
-  // These are a scaled gradient's squares: the factor is taken off after the sum.
+  const Operand& exact = o[N::exact];
+  // A scaled gradient's squares: the factor is taken off after the sum.
   const double share = k.parameter * factor.multiplier * factor.multiplier;
-  for (const TensorRun& run : tensor_runs(rest[0], context)) {
+  for (const TensorRun& run : tensor_runs(exact, context)) {
     double of_weight = 0.0, of_gradient = 0.0;
     for_each_piece(run, [&](std::uint64_t at, std::uint64_t n) {
       T g_buffer[tile], w_buffer[tile];
-      of_gradient += squares(n, read(o[0], at, n, g_buffer));
-      of_weight += squares(n, read(rest[0], at, n, w_buffer));
+      of_gradient += squares(n, read(o[N::gradient], at, n, g_buffer));
+      of_weight += squares(n, read(exact, at, n, w_buffer));
     });
-    add_pair(rest[1], run.tensor, 1.0, k.parameter * of_weight, share * of_gradient);
+    add_pair(o[N::norms], run.tensor, 1.0, k.parameter * of_weight, share * of_gradient);
   }
 }
 
 template <class T>
-void lars_update(const Kernel& k, Operands o, const KernelContext& context) {
-  const Update u(k, o);
-  const Factor factor(u.factor);
+void lars_update(const Kernel& k, const Operands& o, const KernelContext& context) {
+  const Update u(o);
+  const Factor factor(o);
   if (factor.skip) return;
   const Optimizer& optimizer = context.workload->optimizer;
-  const double rate = learning_rate(*context.workload, static_cast<std::uint64_t>(read_scalar(o[1])));
-  const Operand& exact = u.master != nullptr ? *u.master : *u.weight;
+  const double rate = learning_rate(*context.workload, static_cast<std::uint64_t>(read_scalar(o[N::steps])));
+  const Operand& m_of = o[N::m];
   const double decay = k.options.decay ? optimizer.weight_decay : 0.0;
   const auto apply = [&](const TensorRun& run, double ratio) {
     const auto scale = static_cast<T>(rate * ratio);
@@ -141,21 +140,21 @@ void lars_update(const Kernel& k, Operands o, const KernelContext& context) {
     const auto momentum = static_cast<T>(optimizer.momentum);
     for_each_piece(run, [&](std::uint64_t at, std::uint64_t n) {
       T g_buffer[tile], w_buffer[tile], m_buffer[tile];
-      const T* g = read(o[0], at, n, g_buffer);
-      T* w = update(exact, at, n, w_buffer);
-      T* m = update(u.moments[0], at, n, m_buffer);
+      const T* g = read(o[N::gradient], at, n, g_buffer);
+      T* w = update(u.exact, at, n, w_buffer);
+      T* m = update(m_of, at, n, m_buffer);
       for (std::uint64_t i = 0; i < n; ++i) {
         m[i] = momentum * m[i] + scale * (g[i] * multiplier + static_cast<T>(decay) * w[i]);
         w[i] -= m[i];
       }
-      finish(u.moments[0], at, n, m);
-      finish(exact, at, n, w);
-      if (u.master != nullptr) store_elements(u.weight->dtype, u.weight->data, at, n, w);
+      finish(m_of, at, n, m);
+      finish(u.exact, at, n, w);
+      u.round(at, n, w);
     });
   };
-  if (k.depth == 0) return apply({0, 0, o[0].count}, 1.0);
-  const Operand& norms = o[o.size() - 1];
-  for (const TensorRun& run : tensor_runs(*u.weight, context)) {
+  if (k.depth == 0) return apply({0, 0, o[N::gradient].count}, 1.0);
+  const Operand& norms = o[N::norms];
+  for (const TensorRun& run : tensor_runs(u.weight, context)) {
     const double weight = std::sqrt(read_scalar(norms, 2 * run.tensor));
     const double gradient = std::sqrt(read_scalar(norms, 2 * run.tensor + 1));
     apply(run,
@@ -163,13 +162,16 @@ void lars_update(const Kernel& k, Operands o, const KernelContext& context) {
   }
 }
 
-template void lamb_moments<float>(const Kernel&, Operands, const KernelContext&);
-template void lamb_moments<double>(const Kernel&, Operands, const KernelContext&);
-template void lamb_update<float>(const Kernel&, Operands, const KernelContext&);
-template void lamb_update<double>(const Kernel&, Operands, const KernelContext&);
-template void lars_norms<float>(const Kernel&, Operands, const KernelContext&);
-template void lars_norms<double>(const Kernel&, Operands, const KernelContext&);
-template void lars_update<float>(const Kernel&, Operands, const KernelContext&);
-template void lars_update<double>(const Kernel&, Operands, const KernelContext&);
+}  // namespace
+
+std::span<const HostKernel> trust_ratio_kernels() {
+  static constexpr HostKernel list[] = {
+      {KernelKind::lamb_moments, lamb_moments<float>, lamb_moments<double>},
+      {KernelKind::lamb_update, lamb_update<float>, lamb_update<double>},
+      {KernelKind::lars_norms, lars_norms<float>, lars_norms<double>},
+      {KernelKind::lars_update, lars_update<float>, lars_update<double>},
+  };
+  return list;
+}
 
 }  // namespace orrery::cpu

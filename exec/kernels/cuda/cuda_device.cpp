@@ -8,6 +8,7 @@
 #include "exec/kernels/cuda/launch.hpp"
 #include "exec/kernels/cuda/matrix_products.hpp"
 #include "exec/kernels/device/has_kernel.hpp"
+#include "exec/kernels/named_operands.hpp"
 
 namespace orrery::cuda {
 namespace {
@@ -213,18 +214,20 @@ class Gpu final : public Device {
     require(cudaEventElapsedTime(&milliseconds, get(first), get(second)), "read the time of an event");
     return static_cast<double>(milliseconds) * 1e-3;
   }
-  [[nodiscard]] bool runs(const Kernel& k, std::span<const Operand> o) const override {
-    if (!device::has_kernel(k, o)) return false;
-    const auto types = [&](std::size_t a, std::size_t b, std::size_t c) {
+  [[nodiscard]] bool runs(const Kernel& k, std::span<const Operand> operands) const override {
+    using N = OperandName;
+    if (!device::has_kernel(k, operands)) return false;
+    const NamedOperands o(k, operands);
+    const auto types = [&](N a, N b, N c) {
       return o[a].dtype == o[b].dtype && MatrixProducts::takes(o[a].dtype, o[c].dtype, k.compute);
     };
-    const std::size_t more = k.options.dropout ? 2 : 0;
     switch (k.kind) {
-      case KernelKind::gemm: return types(0, 1, 2);
-      case KernelKind::attention_unfused_forward: return types(0, 2, 1) && o[0].dtype == o[1].dtype;
+      case KernelKind::gemm: return types(N::a, N::b, N::c);
+      case KernelKind::attention_unfused_forward:
+        return types(N::qkv, N::probabilities, N::context) && o[N::qkv].dtype == o[N::context].dtype;
       case KernelKind::attention_unfused_backward:
-        return types(0, 1, 3 + more) && types(0, 2, 4 + more) && o[0].dtype == o[3 + more].dtype &&
-               o[0].dtype == o[4 + more].dtype;
+        return types(N::dcontext, N::qkv, N::dqkv) && types(N::dcontext, N::probabilities, N::dscores) &&
+               o[N::dcontext].dtype == o[N::dqkv].dtype && o[N::dcontext].dtype == o[N::dscores].dtype;
       default: return true;
     }
   }

@@ -5,9 +5,9 @@
 
 /// The kernels are compiled topic by topic, each in a source of its own (launch_*.cu), side by side.
 #define ORRERY_TOPIC(keyword, function)                                                                        \
-  keyword template bool function<float>(cuda::Launcher&, const Kernel&, std::span<const Operand>,              \
+  keyword template bool function<float>(cuda::Launcher&, const Kernel&, const NamedOperands&,                  \
                                         const KernelContext&);                                                 \
-  keyword template bool function<double>(cuda::Launcher&, const Kernel&, std::span<const Operand>,             \
+  keyword template bool function<double>(cuda::Launcher&, const Kernel&, const NamedOperands&,                 \
                                          const KernelContext&);
 
 namespace orrery::device {

@@ -251,7 +251,7 @@ struct AdafactorUpdate {
 };
 
 template <class T, class Launcher>
-bool run_adafactor(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
+bool run_adafactor(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext& c) {
   const auto row_sums = [&](const FactoredSegment& segment, const Elements& moments, double* sums) {
     for (const FactoredTensor& t : segment.tensors) {
       if (t.rows == 0) continue;
@@ -260,9 +260,10 @@ bool run_adafactor(Launcher& l, const Kernel& k, std::span<const Operand> o, con
   };
   switch (k.kind) {
     case KernelKind::adafactor_squares: {
-      const ScaledGradient g{Elements(o[0]), k.options.factor ? Elements(o[1]) : Elements{}};
-      const Elements sums(o[o.size() - 1]);
-      for (const FactoredRun& run : factored_runs(o[0], factored_segment(o[0], c), c)) {
+      const Operand& gradient = o[N::gradient];
+      const ScaledGradient g{Elements(gradient), elements_if(o, N::factor)};
+      const Elements sums(o[N::sums]);
+      for (const FactoredRun& run : factored_runs(gradient, factored_segment(gradient, c), c)) {
         const Factored f{run};
         const std::uint64_t first_line = run.box_first / run.columns;
         const std::uint64_t lines = (run.box_first + run.count - 1) / run.columns - first_line + 1;
@@ -277,16 +278,18 @@ bool run_adafactor(Launcher& l, const Kernel& k, std::span<const Operand> o, con
       return true;
     }
     case KernelKind::adafactor_moments: {
-      const ScaledGradient g{Elements(o[0]), k.options.factor ? Elements(o[3]) : Elements{}};
-      const Elements moments(o[o.size() - 2]), norms(o[o.size() - 1]);
-      const FactoredSegment segment = factored_segment(o[0], c);
+      const Operand& gradient = o[N::gradient];
+      const ScaledGradient g{Elements(gradient), elements_if(o, N::factor)};
+      const Elements moments(o[N::moments]), norms(o[N::norms]);
+      const FactoredSegment segment = factored_segment(gradient, c);
       for (const FactoredTensor& t : segment.tensors) {
-        for_each(l, t.matrices * t.each(),
-                 AdafactorMeans{Elements(o[1]), Elements(o[2]), g.factor, moments, t.first, t.rows, t.columns});
+        for_each(
+            l, t.matrices * t.each(),
+            AdafactorMeans{Elements(o[N::sums]), Elements(o[N::steps]), g.factor, moments, t.first, t.rows, t.columns});
       }
       auto* sums = static_cast<double*>(l.scratch(segment.matrices * (1 + sum_blocks) * sizeof(double)));
       row_sums(segment, moments, sums);
-      for (const FactoredRun& run : factored_runs(o[0], segment, c)) {
+      for (const FactoredRun& run : factored_runs(gradient, segment, c)) {
         double* partial = sums + segment.matrices + run.norms * sum_blocks;
         const std::uint64_t blocks =
             std::min(sum_blocks, (run.rows * run.columns + 4 * usual_threads - 1) / (4 * usual_threads));
@@ -297,11 +300,12 @@ bool run_adafactor(Launcher& l, const Kernel& k, std::span<const Operand> o, con
       return true;
     }
     case KernelKind::adafactor_update: {
-      const UpdateOperands u(k, o);
-      const FactoredSegment segment = factored_segment(o[0], c);
+      const Operand& gradient = o[N::gradient];
+      const UpdateOperands u(o, N::gradient, N::weight, N::moments, N::norms);
+      const FactoredSegment segment = factored_segment(gradient, c);
       auto* sums = static_cast<double*>(l.scratch(segment.matrices * sizeof(double)));
       row_sums(segment, u.moments[0], sums);
-      for (const FactoredRun& run : factored_runs(o[0], segment, c)) {
+      for (const FactoredRun& run : factored_runs(gradient, segment, c)) {
         for_each(l, run.count,
                  AdafactorUpdate<T>{Factored{run}, u, ScaledGradient{u.gradient, u.factor},
                                     AdafactorSecond{u.moments[0], sums}, LearningRate(*c.workload),

@@ -122,21 +122,21 @@ class UnfusedAttention {
  public:
   UnfusedAttention(Launcher& l, const Kernel& k) : l_(l), k_(k), s_(k) {}
 
-  void forward(std::span<const Operand> o, const KernelContext& c) {
+  void forward(const NamedOperands& o, const KernelContext& c) {
     const bool dropout = k_.options.dropout;
     const std::uint64_t square = s_.length * s_.length;
     for_each_member([&](std::uint64_t sequence, std::uint64_t member) {
       Product p = product(s_.length, s_.length, s_.dim);
-      p.a = query(o[0], sequence, member);
-      p.b = key(o[0], sequence, true);
-      p.c = scores(o[2], sequence, member, square);
+      p.a = query(o[N::qkv], sequence, member);
+      p.b = key(o[N::qkv], sequence, true);
+      p.c = scores(o[N::probabilities], sequence, member, square);
       p.alpha = s_.scale();
       l_.multiply(p);
     });
-    SoftmaxForward<T> f{Elements(o[2]),
-                        dropout ? Elements(o[3]) : Elements{},
-                        dropout ? Elements(o[4]) : Elements{},
-                        probability_mask(k_, c, o[0].place),
+    SoftmaxForward<T> f{Elements(o[N::probabilities]),
+                        elements_if(o, N::mask),
+                        elements_if(o, N::dropped),
+                        probability_mask(k_, c, o[N::qkv].place),
                         s_.heads,
                         s_.length,
                         kept_factor<T>(k_),
@@ -144,28 +144,28 @@ class UnfusedAttention {
     for_each_row(l_, s_.batch * s_.heads * s_.length, f);
     for_each_member([&](std::uint64_t sequence, std::uint64_t member) {
       Product p = product(s_.length, s_.value, s_.length);
-      p.a = scores(o[dropout ? 4 : 2], sequence, member, square);
-      p.b = value(o[0], sequence, false);
-      p.c = context(o[1], sequence, member);
+      p.a = scores(o[dropout ? N::dropped : N::probabilities], sequence, member, square);
+      p.b = value(o[N::qkv], sequence, false);
+      p.c = context(o[N::context], sequence, member);
       l_.multiply(p);
     });
   }
 
-  void backward(std::span<const Operand> o) {
+  void backward(const NamedOperands& o) {
     const bool dropout = k_.options.dropout;
     const std::uint64_t square = s_.length * s_.length;
-    const Operand& dqkv = o[dropout ? 5 : 3];
-    const Operand& dscores = o[dropout ? 6 : 4];
+    const Operand& dqkv = o[N::dqkv];
+    const Operand& dscores = o[N::dscores];
     for_each_member([&](std::uint64_t sequence, std::uint64_t member) {
       Product p = product(s_.length, s_.length, s_.value);
-      p.a = context(o[0], sequence, member);
-      p.b = value(o[1], sequence, true);
+      p.a = context(o[N::dcontext], sequence, member);
+      p.b = value(o[N::qkv], sequence, true);
       p.c = scores(dscores, sequence, member, square);
       l_.multiply(p);
     });
     for_each_row(l_, s_.batch * s_.heads * s_.length,
-                 SoftmaxBackward<T>{Elements(o[2]), dropout ? Elements(o[3]) : Elements{}, Elements(dscores), s_.length,
-                                    kept_factor<T>(k_), k_.options.causal});
+                 SoftmaxBackward<T>{Elements(o[N::probabilities]), elements_if(o, N::mask), Elements(dscores),
+                                    s_.length, kept_factor<T>(k_), k_.options.causal});
     // Sums over the heads of a group are kept in the type of the arithmetic.
     const std::uint64_t keys = s_.kv_heads * s_.length * s_.dim;
     const std::uint64_t values = s_.kv_heads * s_.length * s_.value;
@@ -176,20 +176,20 @@ class UnfusedAttention {
       for (std::uint64_t member = 0; member < s_.group; ++member) {
         Product q = product(s_.length, s_.dim, s_.length);
         q.a = scores(dscores, sequence, member, square);
-        q.b = key(o[1], sequence, false);
+        q.b = key(o[N::qkv], sequence, false);
         q.c = query(dqkv, sequence, member);
         q.alpha = s_.scale();
         l_.multiply(q);
         Product p = product(s_.length, s_.dim, s_.length);
         p.a = transposed(scores(dscores, sequence, member, square));
-        p.b = query(o[1], sequence, member);
+        p.b = query(o[N::qkv], sequence, member);
         p.c = {Elements(dk, type), false, s_.dim, s_.length * s_.dim};
         p.alpha = s_.scale();
         p.add = member > 0;
         l_.multiply(p);
         Product w = product(s_.length, s_.value, s_.length);
-        w.a = transposed(scores(o[dropout ? 4 : 2], sequence, member, square));
-        w.b = context(o[0], sequence, member);
+        w.a = transposed(scores(o[dropout ? N::dropped : N::probabilities], sequence, member, square));
+        w.b = context(o[N::dcontext], sequence, member);
         w.c = {Elements(dv, type), false, s_.value, s_.length * s_.value};
         w.add = member > 0;
         l_.multiply(w);
@@ -253,7 +253,7 @@ class UnfusedAttention {
 };
 
 template <class T, class Launcher>
-bool run_attention(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
+bool run_attention(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext& c) {
   if (k.kind == KernelKind::attention_unfused_forward) {
     UnfusedAttention<T, Launcher>(l, k).forward(o, c);
     return true;

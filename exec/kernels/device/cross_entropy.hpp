@@ -104,27 +104,30 @@ struct AddLosses {
 };
 
 template <class T, class Launcher>
-bool run_losses(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext&) {
-  const auto x = [&](std::size_t i) { return Elements(o[i]); };
+bool run_losses(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext&) {
+  const auto x = [&](N name) { return Elements(o[name]); };
   switch (k.kind) {
     case KernelKind::cross_entropy_max:
-      for_each_row(l, k.rows, CrossEntropyMax<T>{x(0), x(1), VocabularyPart(k, o[0].place), k.columns});
+      for_each_row(l, k.rows,
+                   CrossEntropyMax<T>{x(N::logits), x(N::max), VocabularyPart(k, o[N::logits].place), k.columns});
       return true;
     case KernelKind::cross_entropy_sum:
       for_each_row(l, k.rows,
-                   CrossEntropySum<T>{x(0), x(1), x(2), x(3), x(4), VocabularyPart(k, o[0].place), k.columns});
+                   CrossEntropySum<T>{x(N::logits), x(N::max), x(N::targets), x(N::sum), x(N::target_logit),
+                                      VocabularyPart(k, o[N::logits].place), k.columns});
       return true;
     case KernelKind::cross_entropy_loss:
-      l.launch(CrossEntropyLoss{x(0), x(1), x(2), x(3), x(4), k.rows}, 1, usual_threads, 0);
+      l.launch(CrossEntropyLoss{x(N::max), x(N::sum), x(N::target_logit), x(N::targets), x(N::loss), k.rows}, 1,
+               usual_threads, 0);
       return true;
     case KernelKind::cross_entropy_backward:
-      for_each_row(
-          l, k.rows,
-          CrossEntropyBackward<T>{x(0), x(1), x(2), x(3), x(4), k.options.scaled ? x(5) : Elements{},
-                                  VocabularyPart(k, o[0].place), k.columns, k.parameter > 0.0 ? k.parameter : 1.0});
+      for_each_row(l, k.rows,
+                   CrossEntropyBackward<T>{x(N::logits), x(N::max), x(N::sum), x(N::targets), x(N::count),
+                                           elements_if(o, N::loss_scale), VocabularyPart(k, o[N::logits].place),
+                                           k.columns, k.parameter > 0.0 ? k.parameter : 1.0});
       return true;
-    case KernelKind::mean_loss: for_each(l, 1, MeanLoss{x(0), x(1)}); return true;
-    case KernelKind::add_losses: for_each(l, 1, AddLosses{x(0), x(1), k.rows, k.parameter}); return true;
+    case KernelKind::mean_loss: for_each(l, 1, MeanLoss{x(N::loss), x(N::count)}); return true;
+    case KernelKind::add_losses: for_each(l, 1, AddLosses{x(N::losses), x(N::loss), k.rows, k.parameter}); return true;
     default: return false;
   }
 }

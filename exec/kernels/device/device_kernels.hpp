@@ -16,26 +16,28 @@ namespace orrery::device {
 
 /// C[rows, columns] (=, +=) op(A) op(B) (+ bias).
 template <class Launcher>
-bool run_gemm(Launcher& l, const Kernel& k, std::span<const Operand> o) {
+bool run_gemm(Launcher& l, const Kernel& k, const NamedOperands& o) {
   if (k.kind != KernelKind::gemm) return false;
+  const Operand& c = o[N::c];
   Product p;
   p.rows = k.rows;
   p.columns = k.columns;
   p.depth = k.depth;
-  p.a = {Elements(o[0]), k.options.transpose_a, k.options.transpose_a ? k.rows : k.depth, 0};
-  p.b = {Elements(o[1]), k.options.transpose_b, k.options.transpose_b ? k.depth : k.columns, 0};
-  p.c = {Elements(o[2]), false, k.columns, 0};
-  if (k.options.bias) p.bias = Elements(o[3]);
-  p.add = o[2].accumulate;
+  p.a = {Elements(o[N::a]), k.options.transpose_a, k.options.transpose_a ? k.rows : k.depth, 0};
+  p.b = {Elements(o[N::b]), k.options.transpose_b, k.options.transpose_b ? k.depth : k.columns, 0};
+  p.c = {Elements(c), false, k.columns, 0};
+  p.bias = elements_if(o, N::bias);
+  p.add = c.accumulate;
   p.compute = k.compute;
-  if (l.makes_fp8() && fits_fp8(k, o)) round_factors(l, k, p);
+  if (l.makes_fp8() && fits_fp8(k, c)) round_factors(l, k, p);
   l.multiply(p);
   return true;
 }
 
 /// Launches a kernel for which has_kernel is true.
 template <class T, class Launcher>
-void launch_kernel(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
+void launch_kernel(Launcher& l, const Kernel& k, std::span<const Operand> operands, const KernelContext& c) {
+  const NamedOperands o(k, operands);
   const bool done = run_gemm(l, k, o) || run_elementwise<T>(l, k, o, c) || run_norms<T>(l, k, o, c) ||
                     run_embeddings<T>(l, k, o, c) || run_attention<T>(l, k, o, c) ||
                     run_flash_attention<T>(l, k, o, c) || run_losses<T>(l, k, o, c) || run_optimizer<T>(l, k, o, c) ||

@@ -6,11 +6,15 @@
 #include "exec/kernels/convert.hpp"
 #include "exec/kernels/device/on_device.hpp"
 #include "exec/kernels/kernel_runner.hpp"
+#include "exec/kernels/named_operands.hpp"
 
 namespace orrery::device {
 
-/// An operand as a kernel body sees it: elements of a type that is known only when it runs. The branch is the same for
-/// all threads, and these kernels wait for memory anyway.
+using N = OperandName;
+
+/// An operand as a kernel body sees it: elements of a type that is known when
+/// it runs.  The branch is the same for all threads; what these kernels wait
+/// for is memory.
 struct Elements {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -51,5 +55,11 @@ struct Elements {
   }
   [[nodiscard]] ORRERY_ON_DEVICE std::uint8_t* bytes() const { return static_cast<std::uint8_t*>(data); }
 };
+
+/// Without memory where the kernel has no such operand.
+[[nodiscard]] inline Elements elements_if(const NamedOperands& o, OperandName name) {
+  const Operand* operand = o.find(name);
+  return operand != nullptr ? Elements(*operand) : Elements{};
+}
 
 }  // namespace orrery::device

@@ -199,8 +199,8 @@ struct PlainTerm {
 
 /// Launches the kernel if it is one of these; returns whether it was.
 template <class T, class Launcher>
-bool run_elementwise(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
-  const auto x = [&](std::size_t i) { return Elements(o[i]); };
+bool run_elementwise(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext& c) {
+  const auto x = [&](N name) { return Elements(o[name]); };
   const auto inverse = [&] { return static_cast<T>(1.0 / (1.0 - k.parameter)); };
   const auto row_dropout = [&](const Operand& mask, const Operand& other) {
     const Place& place = mask.place.shard != nullptr ? mask.place : other.place;
@@ -208,40 +208,40 @@ bool run_elementwise(Launcher& l, const Kernel& k, std::span<const Operand> o, c
   };
   switch (k.kind) {
     case KernelKind::fill:
-      for (const Operand& each : o) l.clear(each.data, each.count * size_of(each.dtype));
+      for (const Operand& each : o.all(N::x)) l.clear(each.data, each.count * size_of(each.dtype));
       return true;
-    case KernelKind::bias_forward: for_each(l, k.rows * k.columns, AddRow<T>{x(0), x(1), k.columns}); return true;
+    case KernelKind::bias_forward:
+      for_each(l, k.rows * k.columns, AddRow<T>{x(N::bias), x(N::x), k.columns});
+      return true;
     case KernelKind::bias_backward:
-      add_column_sums<T>(l, PlainTerm<T>{x(0), k.columns}, x(1), k.rows, k.columns);
+      add_column_sums<T>(l, PlainTerm<T>{x(N::dy), k.columns}, x(N::dbias), k.rows, k.columns);
       return true;
-    case KernelKind::add_to: for_each(l, o[1].count, AddTo<T>{x(0), x(1)}); return true;
-    case KernelKind::convert: for_each(l, o[1].count, Convert<T>{x(0), x(1)}); return true;
-    case KernelKind::gelu_forward: for_each(l, o[1].count, GeluForward<T>{x(0), x(1)}); return true;
-    case KernelKind::gelu_backward: for_each(l, o[1].count, GeluBackward<T>{x(0), x(1)}); return true;
+    case KernelKind::add_to: for_each(l, o[N::sum].count, AddTo<T>{x(N::x), x(N::sum)}); return true;
+    case KernelKind::convert: for_each(l, o[N::y].count, Convert<T>{x(N::x), x(N::y)}); return true;
+    case KernelKind::gelu_forward: for_each(l, o[N::y].count, GeluForward<T>{x(N::pre), x(N::y)}); return true;
+    case KernelKind::gelu_backward: for_each(l, o[N::d].count, GeluBackward<T>{x(N::pre), x(N::d)}); return true;
     case KernelKind::swiglu_forward:
-      for_each(l, k.rows * k.columns, SwigluForward<T>{x(0), x(1), k.columns});
+      for_each(l, k.rows * k.columns, SwigluForward<T>{x(N::pre), x(N::y), k.columns});
       return true;
     case KernelKind::swiglu_backward:
-      for_each(l, k.rows * k.columns, SwigluBackward<T>{x(0), x(1), x(2), k.columns});
+      for_each(l, k.rows * k.columns, SwigluBackward<T>{x(N::pre), x(N::dy), x(N::dpre), k.columns});
       return true;
     case KernelKind::residual_forward: {
-      std::size_t next = 1;
-      const Elements bias = k.options.bias ? x(next++) : Elements{};
-      const Elements residual = x(next++);
-      const std::size_t y = next++;
-      const Residual<T> plain{x(0), bias, residual, x(y), k.columns};
+      const Residual<T> plain{x(N::x), elements_if(o, N::bias), x(N::residual), x(N::y), k.columns};
       if (k.options.dropout) {
-        for_each(l, k.rows * k.columns, ResidualDropout<T>{plain, x(next), row_dropout(o[next], o[y]), inverse()});
+        for_each(l, k.rows * k.columns,
+                 ResidualDropout<T>{plain, x(N::mask), row_dropout(o[N::mask], o[N::y]), inverse()});
       } else {
         for_each(l, k.rows * k.columns, plain);
       }
       return true;
     }
     case KernelKind::dropout_forward:
-      for_each(l, k.rows * k.columns, DropoutForward<T>{x(0), x(1), row_dropout(o[1], o[0]), inverse()});
+      for_each(l, k.rows * k.columns,
+               DropoutForward<T>{x(N::x), x(N::mask), row_dropout(o[N::mask], o[N::x]), inverse()});
       return true;
     case KernelKind::dropout_backward:
-      for_each(l, o[2].count, DropoutBackward<T>{x(0), x(1), x(2), inverse()});
+      for_each(l, o[N::dx].count, DropoutBackward<T>{x(N::dy), x(N::mask), x(N::dx), inverse()});
       return true;
     default: return false;
   }

@@ -117,20 +117,20 @@ struct Rope {
 };
 
 template <class T, class Launcher>
-void rope(Launcher& l, const Kernel& k, std::span<const Operand> o, bool backward) {
+void rope(Launcher& l, const Kernel& k, const Operand& qkv, bool backward) {
   const std::uint64_t half = k.head_dim / 2;
   const std::uint64_t length = k.rows / k.batch;
   const std::uint64_t group = k.heads / k.kv_heads;
   const std::uint64_t value = k.value_dim > 0 ? k.value_dim : k.head_dim;
   auto* table = static_cast<T*>(l.scratch(length * half * 2 * sizeof(T)));
-  for_each(l, length * half, RopeTable<T>{table, Positions(o[0].place), half, k.parameter, backward});
+  for_each(l, length * half, RopeTable<T>{table, Positions(qkv.place), half, k.parameter, backward});
   for_each(l, k.rows * k.kv_heads * (group + 1) * half,
-           Rope<T>{Elements(o[0]), table, k.batch, k.kv_heads, group + 1, half, (group + 1) * k.head_dim + value,
+           Rope<T>{Elements(qkv), table, k.batch, k.kv_heads, group + 1, half, (group + 1) * k.head_dim + value,
                    k.head_dim});
 }
 
 template <class T, class Launcher>
-bool run_embeddings(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext&) {
+bool run_embeddings(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext&) {
   const auto begin = [](const Operand& table) {
     return table.place.shard == nullptr ? std::int64_t{0} : static_cast<std::int64_t>(table.place.box.offset[0]);
   };
@@ -138,26 +138,28 @@ bool run_embeddings(Launcher& l, const Kernel& k, std::span<const Operand> o, co
   switch (k.kind) {
     case KernelKind::embed_forward:
       for_each(l, k.rows * k.columns,
-               EmbedForward<T>{Elements(o[0]), Elements(o[1]), Elements(o[2]), begin(o[1]), entries, k.columns});
+               EmbedForward<T>{Elements(o[N::tokens]), Elements(o[N::table]), Elements(o[N::x]), begin(o[N::table]),
+                               entries, k.columns});
       return true;
     case KernelKind::embed_backward:
-      for_each_row(
-          l, k.rows,
-          EmbedBackward<T>{Elements(o[0]), Elements(o[1]), Elements(o[2]), begin(o[2]), entries, k.rows, k.columns});
+      for_each_row(l, k.rows,
+                   EmbedBackward<T>{Elements(o[N::tokens]), Elements(o[N::dx]), Elements(o[N::dtable]),
+                                    begin(o[N::dtable]), entries, k.rows, k.columns});
       return true;
     case KernelKind::position_forward:
-      for_each(
-          l, k.rows * k.columns,
-          PositionForward<T>{Elements(o[0]), Elements(o[1]), Positions(o[0].place), rows_each(k, o[0]), k.columns});
+      for_each(l, k.rows * k.columns,
+               PositionForward<T>{Elements(o[N::x]), Elements(o[N::table]), Positions(o[N::x].place),
+                                  rows_each(k, o[N::x]), k.columns});
       return true;
     case KernelKind::position_backward: {
-      const std::uint64_t each = rows_each(k, o[0]);
+      const std::uint64_t each = rows_each(k, o[N::dx]);
       for_each(l, (k.rows + each - 1) / each * k.columns,
-               PositionBackward<T>{Elements(o[0]), Elements(o[1]), Positions(o[0].place), each, k.rows, k.columns});
+               PositionBackward<T>{Elements(o[N::dx]), Elements(o[N::dtable]), Positions(o[N::dx].place), each, k.rows,
+                                   k.columns});
       return true;
     }
-    case KernelKind::rope_forward: rope<T>(l, k, o, false); return true;
-    case KernelKind::rope_backward: rope<T>(l, k, o, true); return true;
+    case KernelKind::rope_forward: rope<T>(l, k, o[N::qkv], false); return true;
+    case KernelKind::rope_backward: rope<T>(l, k, o[N::dqkv], true); return true;
     default: return false;
   }
 }

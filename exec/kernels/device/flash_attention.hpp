@@ -317,27 +317,28 @@ FlashShape flash_shape(Launcher& l, const Kernel& k) {
 }
 
 template <class T, class Launcher>
-bool run_flash_attention(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
+bool run_flash_attention(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext& c) {
   if (k.kind != KernelKind::attention_flash_forward && k.kind != KernelKind::attention_flash_backward) return false;
   const bool forward = k.kind == KernelKind::attention_flash_forward;
   const cpu::Heads heads(k);
-  const ProbabilityMask dropout = probability_mask(k, c, o[forward ? 0 : 1].place);
+  const ProbabilityMask dropout = probability_mask(k, c, o[N::qkv].place);
   const auto scale = static_cast<T>(heads.scale());
   const T inverse = kept_factor<T>(k);
   const auto blocks = [](const FlashShape& s, std::uint64_t of_heads) { return s.batch * of_heads * s.tiles(); };
   if (forward) {
     const FlashShape s = flash_shape<T, FlashForward<T>>(l, k);
-    const FlashForward<T> f{s, Elements(o[0]), Elements(o[1]), Elements(o[2]), dropout, scale, inverse};
+    const FlashForward<T> f{s,      Elements(o[N::qkv]), Elements(o[N::context]), Elements(o[N::lse]), dropout, scale,
+                            inverse};
     for_each_row(l, blocks(s, s.heads), f, usual_threads, f.shared_elements(s) * sizeof(T));
     return true;
   }
   FlashGradients<T> g{flash_shape<T, FlashBackwardQueries<T>>(l, k),
-                      Elements(o[0]),
-                      Elements(o[1]),
-                      Elements(o[2]),
-                      Elements(o[3]),
-                      Elements(o[4]),
-                      Elements(o[5]),
+                      Elements(o[N::dcontext]),
+                      Elements(o[N::qkv]),
+                      Elements(o[N::context]),
+                      Elements(o[N::lse]),
+                      Elements(o[N::dqkv]),
+                      Elements(o[N::dq_accumulator]),
                       dropout,
                       scale,
                       inverse};

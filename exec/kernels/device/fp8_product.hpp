@@ -90,11 +90,11 @@ struct RoundToFloat8Transposed {
   }
 };
 
-/// Whether a product that is to be made in fp8 can be: cuBLASLt requires sizes and addresses that are multiples of 16.
-[[nodiscard]] inline bool fits_fp8(const Kernel& k, std::span<const Operand> o) {
+/// Whether a product that is to be made in fp8 can be: cuBLASLt asks for sizes and addresses that are multiples of 16.
+[[nodiscard]] inline bool fits_fp8(const Kernel& k, const Operand& c) {
   const bool sizes = k.rows % 16 == 0 && k.columns % 16 == 0 && k.depth % 16 == 0;
-  const bool result = o[2].dtype == DType::bf16 || o[2].dtype == DType::f32;
-  return k.compute == DType::f8 && sizes && result && reinterpret_cast<std::uintptr_t>(o[2].data) % 16 == 0;
+  const bool result = c.dtype == DType::bf16 || c.dtype == DType::f32;
+  return k.compute == DType::f8 && sizes && result && reinterpret_cast<std::uintptr_t>(c.data) % 16 == 0;
 }
 
 /// Replaces the factors of `p`, a product of the kernel, by their copies in f8. Both are stored with the sum's

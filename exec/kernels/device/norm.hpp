@@ -171,17 +171,16 @@ struct NormGradientSums {
 };
 
 template <class T, class Launcher>
-void norm_forward(Launcher& l, const Kernel& k, std::span<const Operand> o, bool rms) {
+void norm_forward(Launcher& l, const Kernel& k, const NamedOperands& o, bool rms) {
   const bool cut = k.options.cut;
-  const std::size_t behind = (rms ? 2U : 3U) + (cut ? (rms ? 1U : 2U) : 0U);
   NormForward<T> f{};
-  f.x = Elements(o[0]);
-  f.gamma = Elements(o[1]);
-  if (!rms) f.beta = Elements(o[2]);
-  if (cut && !rms) f.given_sums = Elements(o[3]);
-  if (cut) f.given_squares = Elements(o[rms ? 2 : 4]);
-  f.y = Elements(o[behind]);
-  f.stats = {Elements(o[behind + 1]), rms};
+  f.x = Elements(o[N::x]);
+  f.gamma = Elements(o[N::gamma]);
+  f.beta = elements_if(o, N::beta);
+  f.given_sums = elements_if(o, N::sums);
+  f.given_squares = elements_if(o, N::squares);
+  f.y = Elements(o[N::y]);
+  f.stats = {Elements(o[N::stats]), rms};
   f.columns = k.columns;
   f.width = cut ? k.depth : k.columns;
   f.epsilon = static_cast<T>(k.parameter);
@@ -190,17 +189,16 @@ void norm_forward(Launcher& l, const Kernel& k, std::span<const Operand> o, bool
 }
 
 template <class T, class Launcher>
-void norm_backward_input(Launcher& l, const Kernel& k, std::span<const Operand> o, bool rms) {
+void norm_backward_input(Launcher& l, const Kernel& k, const NamedOperands& o, bool rms) {
   const bool cut = k.options.cut;
-  const std::size_t behind = cut ? 5 : 4;
   NormBackwardInput<T> f{};
-  f.dy = Elements(o[0]);
-  f.x = Elements(o[1]);
-  f.gamma = Elements(o[2]);
-  f.stats = {Elements(o[3]), rms};
-  if (cut) f.given = Elements(o[4]);
-  f.from = Elements(o[behind]);
-  f.dx = Elements(o[k.options.residual ? behind + 1 : behind]);
+  f.dy = Elements(o[N::dy]);
+  f.x = Elements(o[N::x]);
+  f.gamma = Elements(o[N::gamma]);
+  f.stats = {Elements(o[N::stats]), rms};
+  f.given = elements_if(o, N::gradient_sums);
+  f.from = Elements(o[k.options.residual ? N::residual : N::dx]);
+  f.dx = Elements(o[N::dx]);
   f.columns = k.columns;
   f.width = cut ? k.depth : k.columns;
   f.cut = cut;
@@ -208,14 +206,15 @@ void norm_backward_input(Launcher& l, const Kernel& k, std::span<const Operand> 
 }
 
 template <class T, class Launcher>
-void norm_backward_weight(Launcher& l, const Kernel& k, std::span<const Operand> o, bool rms) {
-  const GammaTerm<T> term{Elements(o[0]), Elements(o[1]), {Elements(o[2]), rms}, k.columns};
-  add_column_sums<T>(l, term, Elements(o[3]), k.rows, k.columns);
-  if (!rms) add_column_sums<T>(l, PlainTerm<T>{Elements(o[0]), k.columns}, Elements(o[4]), k.rows, k.columns);
+void norm_backward_weight(Launcher& l, const Kernel& k, const NamedOperands& o, bool rms) {
+  const GammaTerm<T> term{Elements(o[N::dy]), Elements(o[N::x]), {Elements(o[N::stats]), rms}, k.columns};
+  add_column_sums<T>(l, term, Elements(o[N::dgamma]), k.rows, k.columns);
+  if (rms) return;
+  add_column_sums<T>(l, PlainTerm<T>{Elements(o[N::dy]), k.columns}, Elements(o[N::dbeta]), k.rows, k.columns);
 }
 
 template <class T, class Launcher>
-bool run_norms(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext&) {
+bool run_norms(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext&) {
   const bool centered = k.options.centered;
   switch (k.kind) {
     case KernelKind::layer_norm_forward: norm_forward<T>(l, k, o, false); return true;
@@ -225,18 +224,21 @@ bool run_norms(Launcher& l, const Kernel& k, std::span<const Operand> o, const K
     case KernelKind::layer_norm_backward_weight: norm_backward_weight<T>(l, k, o, false); return true;
     case KernelKind::rms_norm_backward_weight: norm_backward_weight<T>(l, k, o, true); return true;
     case KernelKind::norm_sums:
-      for_each_row(l, k.rows, NormSums<T>{Elements(o[0]), Elements(o[1]), k.columns});
+      for_each_row(l, k.rows, NormSums<T>{Elements(o[N::x]), Elements(o[N::sums]), k.columns});
       return true;
     case KernelKind::norm_squares:
       for_each_row(l, k.rows,
-                   NormSquares<T>{Elements(o[0]), centered ? Elements(o[1]) : Elements{}, Elements(o[centered ? 2 : 1]),
-                                  k.columns, k.depth, centered});
+                   NormSquares<T>{Elements(o[N::x]), elements_if(o, N::sums), Elements(o[N::squares]), k.columns,
+                                  k.depth, centered});
       return true;
     case KernelKind::norm_gradient_sums:
-      for_each_row(
-          l, k.rows,
-          NormGradientSums<T>{
-              Elements(o[0]), Elements(o[1]), Elements(o[2]), {Elements(o[3]), !centered}, Elements(o[4]), k.columns});
+      for_each_row(l, k.rows,
+                   NormGradientSums<T>{Elements(o[N::dy]),
+                                       Elements(o[N::x]),
+                                       Elements(o[N::gamma]),
+                                       {Elements(o[N::stats]), !centered},
+                                       Elements(o[N::sums]),
+                                       k.columns});
       return true;
     default: return false;
   }

@@ -104,15 +104,15 @@ struct UpdateOperands {
   Elements gradient, steps, factor, weight, master, moments[2];
   std::uint64_t count;
 
-  UpdateOperands(const Kernel& k, std::span<const Operand> o) : gradient(o[0]), steps(o[1]), count(o[0].count) {
-    std::size_t next = 2;
-    if (k.options.factor) factor = Elements(o[next++]);
-    weight = Elements(o[next++]);
-    if (k.options.master) master = Elements(o[next++]);
-    for (Elements& m : moments) {
-      if (next < o.size()) m = Elements(o[next++]);
-    }
-  }
+  /// The names of gradient, weight and moments in the update's row, which may have one of the moments or none.
+  UpdateOperands(const NamedOperands& o, N of_gradient, N of_weight, N first, N second)
+      : gradient(o[of_gradient]),
+        steps(o[N::steps]),
+        factor(elements_if(o, N::factor)),
+        weight(o[of_weight]),
+        master(elements_if(o, N::master)),
+        moments{elements_if(o, first), elements_if(o, second)},
+        count(o[of_gradient].count) {}
   [[nodiscard]] ORRERY_ON_DEVICE bool skips() const { return factor.data != nullptr && factor.load<double>(1) != 0.0; }
   template <class T>
   [[nodiscard]] ORRERY_ON_DEVICE T multiplier() const {
@@ -236,8 +236,8 @@ struct ScaledAdamUpdate {
 };
 
 template <class T, class Launcher>
-bool run_optimizer(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
-  const auto x = [&](std::size_t i) { return Elements(o[i]); };
+bool run_optimizer(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext& c) {
+  const auto x = [&](N name) { return Elements(o[name]); };
   const auto long_vector = [&](std::uint64_t count, const auto& body) {
     // Each thread takes four elements, so that scalars are read once for them.
     const std::uint64_t blocks = (count + 4 * usual_threads - 1) / (4 * usual_threads);
@@ -245,40 +245,43 @@ bool run_optimizer(Launcher& l, const Kernel& k, std::span<const Operand> o, con
   };
   switch (k.kind) {
     case KernelKind::sum_squares: {
-      const std::uint64_t parts = o.size() - 1;
+      const std::span<const Operand> gradients = o.all(N::gradient);
+      const std::uint64_t parts = gradients.size();
       auto* partial = static_cast<double*>(l.scratch(parts * sum_blocks * sizeof(double)));
       for (std::uint64_t p = 0; p < parts; ++p) {
-        l.launch(PartialSquares<T>{x(p), o[p].count, partial + p * sum_blocks}, sum_blocks, usual_threads, 0);
+        l.launch(PartialSquares<T>{Elements(gradients[p]), gradients[p].count, partial + p * sum_blocks}, sum_blocks,
+                 usual_threads, 0);
       }
-      l.launch(AddSquares{partial, parts * sum_blocks, x(parts), k.parameter}, 1, usual_threads, 0);
+      l.launch(AddSquares{partial, parts * sum_blocks, x(N::norm), k.parameter}, 1, usual_threads, 0);
       return true;
     }
     case KernelKind::clip_factor:
       for_each(l, 1,
-               ClipFactor{x(0), k.options.scaled ? x(1) : Elements{}, x(k.options.scaled ? 2 : 1), k.parameter,
+               ClipFactor{x(N::norm), elements_if(o, N::loss_scale), x(N::factor), k.parameter,
                           static_cast<double>(c.workload->loss_scale_window)});
       return true;
-    case KernelKind::advance_step: for_each(l, 1, AdvanceStep{x(0), k.options.factor ? x(1) : Elements{}}); return true;
+    case KernelKind::advance_step: for_each(l, 1, AdvanceStep{x(N::steps), elements_if(o, N::factor)}); return true;
     case KernelKind::sgd_update: {
       const Optimizer& how = c.workload->optimizer;
-      long_vector(o[0].count,
-                  SgdUpdate<T>{UpdateOperands(k, o), LearningRate(*c.workload), static_cast<T>(how.momentum),
-                               k.options.decay ? static_cast<T>(how.weight_decay) : T{0}, k.options.momentum});
+      long_vector(o[N::gradient].count,
+                  SgdUpdate<T>{UpdateOperands(o, N::gradient, N::weight, N::m, N::v), LearningRate(*c.workload),
+                               static_cast<T>(how.momentum), k.options.decay ? static_cast<T>(how.weight_decay) : T{0},
+                               k.options.momentum});
       return true;
     }
     case KernelKind::adam_update: {
       const Optimizer& how = c.workload->optimizer;
-      const AdamUpdate<T> adam{UpdateOperands(k, o),
+      const AdamUpdate<T> adam{UpdateOperands(o, N::gradient, N::weight, N::m, N::v),
                                LearningRate(*c.workload),
                                how.beta1,
                                how.beta2,
                                static_cast<T>(how.epsilon),
                                k.options.decay ? static_cast<T>(how.weight_decay) : T{0}};
       if (k.options.scaled) {
-        for_each_row(l, (o[0].count + moment_block - 1) / moment_block, ScaledAdamUpdate<T>{adam, x(o.size() - 1)},
-                     moment_block, 2 * moment_block * sizeof(T));
+        for_each_row(l, (o[N::gradient].count + moment_block - 1) / moment_block,
+                     ScaledAdamUpdate<T>{adam, x(N::scales)}, moment_block, 2 * moment_block * sizeof(T));
       } else {
-        long_vector(o[0].count, adam);
+        long_vector(o[N::gradient].count, adam);
       }
       return true;
     }

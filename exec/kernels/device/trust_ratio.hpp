@@ -212,8 +212,8 @@ struct LarsUpdate {
 };
 
 template <class T, class Launcher>
-bool run_trust_ratios(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
-  // Each thread takes four elements, as in other updates.
+bool run_trust_ratios(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext& c) {
+  // Four elements a thread, as other updates have.
   const auto blocks_of = [](const TensorRuns& batch, std::uint64_t most) {
     std::uint64_t longest = 1;
     for (std::uint32_t r = 0; r < batch.count; ++r) longest = std::max(longest, batch.runs[r].count);
@@ -231,42 +231,39 @@ bool run_trust_ratios(Launcher& l, const Kernel& k, std::span<const Operand> o, 
       const std::uint64_t blocks = blocks_of(batch, sum_blocks);
       const PartialPairs partial{static_cast<double*>(l.scratch(2 * batch.count * blocks * sizeof(double))), blocks};
       l.launch(body_of(batch, partial), blocks, usual_threads, 0);
-      l.launch(AddPairs{batch, partial, Elements(o[o.size() - 1]), factor, k.parameter, second_by_factor}, 1,
-               usual_threads, 0);
+      l.launch(AddPairs{batch, partial, Elements(o[N::norms]), factor, k.parameter, second_by_factor}, 1, usual_threads,
+               0);
     });
   };
-  const std::size_t factors = k.options.factor ? 1 : 0;
   switch (k.kind) {
     case KernelKind::lamb_moments: {
-      Kernel without_master = k;  // `exact` is the only operand that it has of weight and master
-      without_master.options.master = false;
-      const UpdateOperands u(without_master, o);
-      norms(tensor_runs(o[2 + factors], c), u.factor, false, [&](const TensorRuns& batch, const PartialPairs& partial) {
+      const UpdateOperands u(o, N::gradient, N::exact, N::m, N::v);
+      norms(tensor_runs(o[N::exact], c), u.factor, false, [&](const TensorRuns& batch, const PartialPairs& partial) {
         return LambMoments<T>{batch, u, LambDirection<T>(c.workload->optimizer), partial};
       });
       return true;
     }
     case KernelKind::lamb_update: {
       const Optimizer& how = c.workload->optimizer;
-      update(tensor_runs(o[2 + factors], c), [&](const TensorRuns& batch) {
-        return LambUpdate<T>{batch, UpdateOperands(k, o), LearningRate(*c.workload), LambDirection<T>(how),
-                             how.trust_clip.value_or(-1.0)};
+      update(tensor_runs(o[N::weight], c), [&](const TensorRuns& batch) {
+        return LambUpdate<T>{batch, UpdateOperands(o, N::norms, N::weight, N::m, N::v), LearningRate(*c.workload),
+                             LambDirection<T>(how), how.trust_clip.value_or(-1.0)};
       });
       return true;
     }
     case KernelKind::lars_norms: {
-      const Elements factor = k.options.factor ? Elements(o[1]) : Elements{};
-      norms(tensor_runs(o[1 + factors], c), factor, true, [&](const TensorRuns& batch, const PartialPairs& partial) {
-        return LarsNorms<T>{batch, Elements(o[0]), Elements(o[1 + factors]), factor, partial};
+      const Elements factor = elements_if(o, N::factor);
+      norms(tensor_runs(o[N::exact], c), factor, true, [&](const TensorRuns& batch, const PartialPairs& partial) {
+        return LarsNorms<T>{batch, Elements(o[N::gradient]), Elements(o[N::exact]), factor, partial};
       });
       return true;
     }
     case KernelKind::lars_update: {
       const Optimizer& how = c.workload->optimizer;
-      const std::vector<TensorRun> whole{{0, 0, o[0].count}};
-      update(k.depth == 0 ? whole : tensor_runs(o[2 + factors], c), [&](const TensorRuns& batch) {
+      const std::vector<TensorRun> whole{{0, 0, o[N::gradient].count}};
+      update(k.depth == 0 ? whole : tensor_runs(o[N::weight], c), [&](const TensorRuns& batch) {
         return LarsUpdate<T>{batch,
-                             UpdateOperands(k, o),
+                             UpdateOperands(o, N::gradient, N::weight, N::m, N::norms),
                              LearningRate(*c.workload),
                              how.momentum,
                              k.options.decay ? how.weight_decay : 0.0,

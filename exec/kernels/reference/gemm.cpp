@@ -1,4 +1,5 @@
 #include "exec/kernels/convert.hpp"
+#include "exec/kernels/named_operands.hpp"
 #include "exec/kernels/reference/reference_kernels.hpp"
 
 namespace orrery::reference {
@@ -12,17 +13,19 @@ double element(const Operand& x, std::uint64_t at) {
 
 }  // namespace
 
-void gemm(const Kernel& k, std::span<const Operand> o) {
+void gemm(const Kernel& k, std::span<const Operand> operands) {
+  const NamedOperands o(k, operands);
+  const Operand& c = o[OperandName::c];
   for (std::uint64_t i = 0; i < k.rows; ++i) {
     for (std::uint64_t j = 0; j < k.columns; ++j) {
-      double sum = o[2].accumulate ? element(o[2], i * k.columns + j) : 0.0;
+      double sum = c.accumulate ? element(c, i * k.columns + j) : 0.0;
       for (std::uint64_t d = 0; d < k.depth; ++d) {
-        const double a = element(o[0], k.options.transpose_a ? d * k.rows + i : i * k.depth + d);
-        const double b = element(o[1], k.options.transpose_b ? j * k.depth + d : d * k.columns + j);
+        const double a = element(o[OperandName::a], k.options.transpose_a ? d * k.rows + i : i * k.depth + d);
+        const double b = element(o[OperandName::b], k.options.transpose_b ? j * k.depth + d : d * k.columns + j);
         sum += a * b;
       }
-      if (k.options.bias) sum += element(o[3], j);
-      store_elements(o[2].dtype, o[2].data, i * k.columns + j, 1, &sum);
+      if (k.options.bias) sum += element(o[OperandName::bias], j);
+      store_elements(c.dtype, c.data, i * k.columns + j, 1, &sum);
     }
   }
 }

@@ -4,9 +4,9 @@
 
 #include "exec/kernels/kernel_runner.hpp"
 
-/// GEMM and attention as their definitions read: plain loops in double over whole operands of any type. Tests compare
-/// exec/kernels/cpu, which blocks, vectorises and skips, with these; a run does not use them. Operands are as
-/// KernelKind documents.
+/// GEMM and attention as their definitions read: plain loops in double over
+/// whole operands of any type.  The measure of exec/kernels/cpu, which blocks,
+/// vectorises and skips; not used by a run.  Operands as in kernel_table.cpp.
 namespace orrery::reference {
 
 void gemm(const Kernel&, std::span<const Operand>);
