@@ -9,7 +9,7 @@
 namespace orrery {
 
 /// An order in which the axes of a mesh, or factors of them, are nested on the devices: the last is the innermost, so
-/// its ranks are neighbours.  Of the factors of one axis the outer ones count in larger steps.
+/// its ranks are neighbours.  Where an axis has several factors, outer ones count in larger steps.
 struct AxisOrder {
   std::vector<MeshAxis> axes;  ///< an axis stands once for each factor
   friend bool operator==(const AxisOrder&, const AxisOrder&) = default;

@@ -21,8 +21,8 @@ struct FabricSymmetry {
   std::uint32_t gpus_of_node = 1;
 };
 
-/// Of the first `gpus` GPUs, by trying every swap on every route; `cluster` gives the levels.  Time grows as the fourth
-/// power of `gpus`, so it is for small numbers.
+/// The symmetry of the first `gpus` GPUs, by trying every swap on every route; `cluster` gives the levels.  Time grows
+/// as the fourth power of `gpus`, so it is for small numbers.
 [[nodiscard]] FabricSymmetry fabric_symmetry(const FabricTraffic&, const ClusterSpec& cluster, std::uint32_t gpus);
 /// Where nothing is alike.
 [[nodiscard]] FabricSymmetry no_symmetry(std::uint32_t gpus, std::uint32_t gpus_of_node);

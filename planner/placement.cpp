@@ -77,7 +77,7 @@ class PlacementSearcher {
       out_.cancelled = true;
     }
     if (out_.every && !some_do_not_fit_) out_.least = best_step_;
-    // Of those as short, that which is easiest to read.
+    // Among equally short ones the one that is easiest to read is kept.
     if (plain_ && !is_below(best_step_, plain_step_)) keep(*plain_, plain_step_);
     if (!is_below(best_step_, out_.given.step)) keep(given, out_.given.step);
     out_.found = best_.placement == run_.plan.placement ? out_.given : step_of(best_);

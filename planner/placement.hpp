@@ -67,8 +67,8 @@ struct PlacementSearch {
 ///   3. Else changes of the best so far: two ranks swapped, two nodes swapped, a run of nodes or of ranks turned round;
 ///      kept where the step is shorter, or as long with less on the busiest link.
 ///
-/// Of placements whose steps differ by no more than `placement_tolerance` the plan as it came is taken first, then an
-/// order of axes.  An order of whole axes comes back as a mesh in that order, without a placement.
+/// Among placements whose steps differ by no more than `placement_tolerance`, the plan as it came is taken first, then
+/// an order of axes.  An order of whole axes comes back as a mesh in that order, without a placement.
 /// Deterministic: the same seed gives the same result.  Throws SimulationCancelled where it is told to stop before the
 /// first step has been simulated, later it returns what it has.  Requires a resolved plan and what simulate requires of
 /// a fabric.

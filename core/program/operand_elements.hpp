@@ -18,7 +18,7 @@ inline double two_all(const Kernel& k) { return 2 * all(k); }
 inline double all_depth(const Kernel& k) { return all(k) * depth(k); }
 inline double rows_depth(const Kernel& k) { return rows(k) * depth(k); }
 inline double depth_columns(const Kernel& k) { return depth(k) * columns(k); }
-/// Of a norm, {mean, 1/deviation} or {1/rms} of each row.
+/// A norm keeps {mean, 1/deviation} or {1/rms} of each row.
 inline double statistics(const Kernel& k) { return (k.options.centered ? 2 : 1) * rows(k); }
 
 // Mixtures.

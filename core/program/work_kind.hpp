@@ -36,7 +36,7 @@ inline constexpr std::size_t work_kind_count = 17;
 /// Whether the kind runs beside computing: collectives, exchanges, copies.
 [[nodiscard]] bool is_transfer(WorkKind);
 
-/// Of an op that takes time (is_timed).
+/// The kind of an op that takes time (is_timed).
 [[nodiscard]] WorkKind work_kind_of(const Block&, const Op&);
 
 /// The kind by a GPU kernel's name, as CUPTI and roctracer give it ("ampere_bf16_s16816gemm_...",

@@ -11,7 +11,7 @@ namespace {
 
 using Bodies = std::array<cpu::HostKernel, kernel_kind_count>;
 
-/// Of every kind one.
+/// One body for every kind.
 Bodies all_bodies() {
   Bodies bodies;
   for (const auto topic :

@@ -69,7 +69,7 @@ struct TensorVolume {
 ///
 ///     S_X = T K, S_W = K N, S_Y = T N     p, q, d  as in TensorGrid
 ///
-/// Of 3D's backward pass the weight's share (q - 1) S_W counts to the weight
+/// In 3D's backward pass the weight's share (q - 1) S_W counts to the weight
 /// gradient, the rest to the input gradient; the gathered input and weight are
 /// taken as kept (see LayerActivations::gathered).
 /// Source: derived from the block moves of the papers at TensorMode.  Leaves

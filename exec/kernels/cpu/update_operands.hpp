@@ -29,7 +29,7 @@ struct Update {
 
   explicit Update(const Operands& o)
       : weight(o[N::weight]), master(o.find(N::master)), exact(master != nullptr ? *master : weight) {}
-  /// Of elements [at, at + n), which are `w` now.
+  /// Rounds elements [at, at + n), which are `w` now.
   template <class T>
   void round(std::uint64_t at, std::uint64_t n, const T* w) const {
     if (master != nullptr) store_elements(weight.dtype, weight.data, at, n, w);
