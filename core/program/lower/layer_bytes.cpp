@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/program/lower/order_memo.hpp"
 #include "core/program/lower/state.hpp"
 
 namespace orrery {
@@ -13,8 +12,7 @@ Bytes whole_layer_bytes(const Plan& of, const ModelSpec& model, const Workload& 
   plan.parameter_chunk = Bytes();
   plan.recompute_layers.reset();
   plan.offload_states = plan.offload_parameters = plan.offload_activations = 0;
-  lowering::OrderMemo orders;
-  lowering::State s(model, workload, plan, orders);
+  lowering::State s(model, workload, plan);
   lowering::declare_parameters(s);
   std::uint64_t bytes = size_of(s.program[s.layer.whole_weights]);
   if (mixes_kinds(model)) bytes = std::max(bytes, size_of(s.program[s.dense_layer.whole_weights]));

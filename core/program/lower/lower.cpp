@@ -52,8 +52,8 @@ Program lower_until(const ModelSpec& model, const Workload& workload, const Plan
                     const Extensions& extensions) {
   ORRERY_ASSERT(is_resolved(plan), plan.name);
   lowering::OrderMemo fresh;
-  lowering::State state(model, workload, plan, extensions.orders != nullptr ? *extensions.orders : fresh,
-                        extensions.tensor);
+  lowering::State state(model, workload, plan, extensions.tensor,
+                        extensions.orders != nullptr ? extensions.orders : &fresh);
   for (const lowering::LoweringPass& pass : lowering::all_passes()) {
     lowering::run(pass, state);
     if (pass.name == last) return lowering::program_of(std::move(state));

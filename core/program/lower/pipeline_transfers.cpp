@@ -212,7 +212,8 @@ void build_transfers(State& s, Stage& stage) {
 }
 
 void run(State& s) {
-  const Orders& orders = s.orders.of(s.plan, s.program.microbatches).with_transfers;
+  OrderMemo fresh;
+  const Orders& orders = (s.orders != nullptr ? *s.orders : fresh).of(s.plan, s.program.microbatches).with_transfers;
   for (Stage& stage : s.stages) {
     build_transfers(s, stage);
     stage.step = orders[stage.number];

@@ -75,7 +75,8 @@ std::string before(const State& s) {
 
 void run(State& s) {
   build_model(s);
-  const Orders& orders = s.orders.of(s.plan, s.program.microbatches).compute;
+  OrderMemo fresh;
+  const Orders& orders = (s.orders != nullptr ? *s.orders : fresh).of(s.plan, s.program.microbatches).compute;
   for (Stage& stage : s.stages) stage.step = orders[stage.number];
 }
 

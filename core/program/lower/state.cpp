@@ -46,7 +46,7 @@ std::vector<bool> first_layers(const Plan& plan, std::uint32_t eighths) {
 
 }  // namespace
 
-State::State(const ModelSpec& m, const Workload& w, const Plan& p, OrderMemo& o, const TensorSharding* own)
+State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorSharding* own, OrderMemo* o)
     : model(m),
       workload(w),
       plan(p),

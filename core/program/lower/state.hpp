@@ -216,13 +216,13 @@ struct TensorLayout {
 /// program_of() turns it into a Program at any time.
 struct State {
   /// Uses the tensor algorithm `own`, or the plan's.
-  State(const ModelSpec& model, const Workload& workload, const Plan& plan, OrderMemo& orders,
-        const TensorSharding* own = nullptr);
+  State(const ModelSpec& model, const Workload& workload, const Plan& plan, const TensorSharding* own = nullptr,
+        OrderMemo* orders = nullptr);
 
   const ModelSpec& model;
   const Workload& workload;
   const Plan& plan;
-  OrderMemo& orders;
+  OrderMemo* orders;  ///< orders that were made before; null: none
 
   const TensorSharding& sharding;  ///< of the plan's tensor algorithm
   TensorLayout layout;
