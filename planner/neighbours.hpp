@@ -19,7 +19,7 @@ struct Neighbour {
 /// How far neighbours lie.
 enum class Reach : std::uint8_t {
   plan,   ///< one decision on the mesh as it is, the order of its axes, or a stage that is a layer longer
-  pairs,  ///< two shares at once, or a share beside another ZeRO stage
+  pairs,  ///< two decisions at once: shares, a share and ZeRO, how attention is cut, a schedule and what goes with it
   mesh,   ///< a factor of one axis to another, or another algorithm of matrix products
 };
 
