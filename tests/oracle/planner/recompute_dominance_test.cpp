@@ -10,6 +10,7 @@
 #include "core/record/live_memory.hpp"
 #include "planner/appraiser.hpp"
 #include "sim/estimate/estimate.hpp"
+#include "tests/support/coverage.hpp"
 #include "tests/support/random_plan.hpp"
 #include "tests/support/software.hpp"
 #include "tests/support/tiny_model.hpp"
@@ -17,6 +18,12 @@
 using namespace orrery;
 
 namespace {
+
+/// The ordinary suite tries a fourth of the plans.
+template <class Number>
+Number sample(Number all) {
+  return test::long_tests() ? all : all / 4;
+}
 
 using Counts = std::vector<std::uint32_t>;
 
@@ -111,7 +118,7 @@ bool takes_turns(const Plan& plan, const Counts& counts) {
 
 TEST_CASE("recomputing one layer more never shortens a step, and moves no other rank's memory", "[oracle][planner]") {
   int tried = 0;
-  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+  for (std::uint64_t seed = 0; seed < sample(600U); ++seed) {
     const auto run = recomputing_run(seed);
     if (!run) continue;
     ClusterSpec cluster = cluster_of(*run);
@@ -136,12 +143,12 @@ TEST_CASE("recomputing one layer more never shortens a step, and moves no other 
       }
     }
   }
-  CHECK(tried > 2000);
+  CHECK(tried > sample(2000));
 }
 
 TEST_CASE("the counts of recomputed layers that are found fit, and none that fit are faster", "[oracle][planner]") {
   int found = 0, some = 0;
-  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+  for (std::uint64_t seed = 0; seed < sample(400U); ++seed) {
     const auto run = recomputing_run(seed);
     if (!run) continue;
     const ClusterSpec cluster = cluster_of(*run);
@@ -172,6 +179,6 @@ TEST_CASE("the counts of recomputed layers that are found fit, and none that fit
       some += counts != Counts(counts.size(), 0) ? 1 : 0;
     }
   }
-  CHECK(found > 100);
-  CHECK(some > 40);
+  CHECK(found > sample(100));
+  CHECK(some > sample(40));
 }
