@@ -75,7 +75,7 @@ class Operands {
     const auto* const repeated =
         std::find_if(expected.begin(), expected.end(), [](const OperandRow& o) { return o.repeats; });
     if (op_.views.count < expected.size() || (extra > 0 && repeated == expected.end())) {
-      wrong(fmt::format("{} takes {} operands, here are {}", name_of(k.kind), expected.size(), op_.views.count));
+      wrong(fmt::format("{} takes {} operands, but has {}", name_of(k.kind), expected.size(), op_.views.count));
       return;
     }
     const auto first = static_cast<std::size_t>(repeated - expected.begin());
@@ -89,7 +89,7 @@ class Operands {
       }
       if (x.elements == nullptr) continue;
       if (const double elements = x.elements(k); static_cast<double>(view(i).count) != elements) {
-        wrong(fmt::format("operand {} ({}) of {} has {} elements, its shape {}", i, name, name_of(k.kind),
+        wrong(fmt::format("operand {} ({}) of {} has {} elements, but its shape has {}", i, name, name_of(k.kind),
                           view(i).count, elements));
       }
     }
