@@ -43,6 +43,12 @@ std::vector<Cell> cells() {
   return out;
 }
 
+/// Sequences of a step.
+int batch_of(const Cell& cell) {
+  const std::string key = "batch = ";
+  return std::stoi(cell.plan.substr(cell.plan.find(key) + key.size()));
+}
+
 /// The found plan's figure over the stored plan's, by the same estimate; empty where the stored plan does not fit by
 /// today's rules.
 std::optional<double> found_over_stored(const Cell& cell, const Library& library) {
@@ -86,7 +92,8 @@ TEST_CASE("the search finds plans as good as an exact search found", "[oracle][p
   const std::vector<Cell> list = cells();
   REQUIRE(list.size() >= 100);
   for (std::size_t i = 0; i < list.size(); i += all ? 1 : 7) {
-    if (!all && list[i].space != "basic") continue;  // with every dimension a search takes too long for the suite
+    // With every dimension, or many microbatches, a search takes too long for the suite.
+    if (!all && (list[i].space != "basic" || list[i].objective != "step-time" || batch_of(list[i]) > 512)) continue;
     CAPTURE(list[i].name);
     const std::optional<double> ratio = found_over_stored(list[i], library);
     if (!ratio) continue;
