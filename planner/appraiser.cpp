@@ -47,6 +47,13 @@ void tidy_counts(Plan& plan, const ModelSpec& model) {
 
 }  // namespace
 
+double part_that_fits(const Appraisal& none, const Appraisal& all, std::uint64_t room) {
+  if (none.peak <= room) return 0.0;
+  const auto short_of = static_cast<double>(none.peak - room);
+  const auto saved = static_cast<double>(none.peak - std::min(all.peak, none.peak - 1));
+  return std::min(1.0, short_of / saved);
+}
+
 Plan with_least(const Candidate& c) {
   Plan plan = c.plan;
   switch (c.raised) {

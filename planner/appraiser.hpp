@@ -85,6 +85,10 @@ class Appraiser {
   std::vector<std::uint64_t> held_;  ///< by pipeline rank
 };
 
+/// Which part of the way from a plan to one that holds less is to be gone so that it fits, in proportion to memory:
+/// from 0 to 1.
+[[nodiscard]] double part_that_fits(const Appraisal& none, const Appraisal& all, std::uint64_t room);
+
 /// The candidate's plan with the least count, and with the most.
 [[nodiscard]] Plan with_least(const Candidate&);
 [[nodiscard]] Candidate with_most(const Candidate&);

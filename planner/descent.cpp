@@ -27,11 +27,8 @@ bool is_raised(const std::string& dimension) {
 }
 
 /// The plan as before anything was done so that it fits: what that was on another mesh says little of this one.
-std::vector<Plan> without_reliefs(Plan plan) {
-  plan.recompute = Recompute::none;
-  plan.recompute_layers.reset();
-  plan.offload_activations = 0;
-  plan.attention.reset();
+std::vector<Plan> as_before_reliefs(Plan plan) {
+  plan = without_reliefs(std::move(plan));
   std::vector<Plan> out{plan};
   if (plan.offload_states > 0U) {
     plan.offload_states = plan.offload_parameters = 0;
@@ -156,7 +153,7 @@ std::uint64_t Descent::step(Seen& s, Reach reach) {
 std::vector<Seen> Descent::changed(const Candidate& c, Reach reach, const Rating& limit) {
   std::vector<Seen> out;
   if (reach == Reach::mesh) {
-    for (const Plan& bare : without_reliefs(c.plan)) {
+    for (const Plan& bare : as_before_reliefs(c.plan)) {
       for (Seen& found : made_to_fit(plans_, bare, limit)) out.push_back(std::move(found));
     }
     return out;

@@ -35,13 +35,10 @@ std::vector<Plan> leaner_activations(PricedPlans& plans, const Plan& plan) {
   return out;
 }
 
-/// The step between two plans that fits, where the second holds less.
+/// The step of what fits between two plans, where the second holds less.
 double between(const Appraisal& none, const Appraisal& all, std::uint64_t room) {
-  if (none.peak <= room) return static_cast<double>(none.step);
-  const auto short_of = static_cast<double>(none.peak - room);
-  const auto saved = static_cast<double>(none.peak - std::min(all.peak, none.peak - 1));
   const double longer = std::max(0.0, static_cast<double>(all.step - none.step));
-  return static_cast<double>(none.step) + std::min(1.0, short_of / saved) * longer;
+  return static_cast<double>(none.step) + part_that_fits(none, all, room) * longer;
 }
 
 /// The shortest step of the plans with all done that saves memory.

@@ -338,12 +338,16 @@ std::vector<std::vector<std::uint32_t>> lighter_ends(const Plan& plan) {
 
 }  // namespace
 
+Plan without_reliefs(Plan plan) {
+  plan.recompute = Recompute::none;
+  plan.recompute_layers.reset();
+  plan.offload_activations = 0;
+  plan.attention.reset();
+  return plan;
+}
+
 std::vector<Candidate> reliefs(const Plan& plan, bool hosts, std::span<const std::uint32_t> mixtures) {
-  Plan plain = plan;
-  plain.recompute = Recompute::none;
-  plain.recompute_layers.reset();
-  plain.offload_activations = 0;
-  plain.attention.reset();
+  Plan plain = without_reliefs(plan);
   Plan full = plain;
   full.recompute = Recompute::full;
   std::vector<Candidate> out{{plain, Raised::nothing}, {full, Raised::nothing}, {full, Raised::recomputed_layers}};

@@ -37,6 +37,9 @@ void put_within(PlannedRun&, const SearchLimits&, Dimensions);
 /// The plan with keys and values that go around: no rank holds all of them.
 [[nodiscard]] std::optional<Plan> ring_of(const Plan&);
 
+/// The plan before anything was done about its activations so that it fits.
+[[nodiscard]] Plan without_reliefs(Plan);
+
 /// The same with schedules that hold less, the plan's own among them.
 [[nodiscard]] std::vector<Plan> lean_schedules_of(const Plan&);
 

@@ -148,8 +148,7 @@ bool PricedPlans::may_be_raised_below(const Candidate& c, const Appraisal& none,
     if (static_cast<double>(all.what.peak - room) > layer) return false;
   }
   if (for_memory || none.peak <= room || all.what.peak >= none.peak) return true;
-  const double share =
-      std::min(1.0, static_cast<double>(none.peak - room) / static_cast<double>(none.peak - all.what.peak));
+  const double share = part_that_fits(none, all.what, room);
   constexpr double sure = 0.8;  // of the share: a rank that is not the fullest needs less
   return static_cast<double>(none.step) + sure * share * static_cast<double>(all.what.step - none.step) <
          static_cast<double>(limit.first);

@@ -8,8 +8,8 @@ namespace orrery::test {
 
 /// Every reader of the library behind one signature, for the fuzzers.
 ///
-/// Whatever the bytes are, a reader returns a value or diagnostics. `read` says what else it did ("accepted although
-/// there are diagnostics", "does not read back equal"); empty when all is well. Crashes are for the sanitizers.
+/// A reader must return a value or diagnostics for any bytes. `read` returns an empty text when it does, and otherwise
+/// what the reader did instead ("accepted although there are diagnostics"). The sanitizers find crashes.
 struct FuzzedReader {
   std::string_view name;
   std::string (*read)(std::string_view bytes);

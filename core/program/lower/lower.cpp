@@ -3,7 +3,6 @@
 #include <array>
 
 #include "core/base/diagnostics.hpp"
-#include "core/program/lower/order_memo.hpp"
 #include "core/program/lower/passes.hpp"
 
 namespace orrery {
@@ -51,9 +50,7 @@ std::vector<std::string> pass_names() {
 Program lower_until(const ModelSpec& model, const Workload& workload, const Plan& plan, std::string_view last,
                     const Extensions& extensions) {
   ORRERY_ASSERT(is_resolved(plan), plan.name);
-  lowering::OrderMemo fresh;
-  lowering::State state(model, workload, plan, extensions.tensor,
-                        extensions.orders != nullptr ? extensions.orders : &fresh);
+  lowering::State state(model, workload, plan, extensions.tensor, extensions.orders);
   for (const lowering::LoweringPass& pass : lowering::all_passes()) {
     lowering::run(pass, state);
     if (pass.name == last) return lowering::program_of(std::move(state));

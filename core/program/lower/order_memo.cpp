@@ -8,22 +8,22 @@ namespace {
 /// Actions that are kept, 12 bytes each.
 constexpr std::size_t most_actions = 1U << 22;
 
-OrderMemo::Made make(const Plan& plan, std::uint32_t microbatches) {
-  OrderMemo::Made out;
-  out.compute = orders_of(plan, microbatches);
-  out.with_transfers = with_transfers(out.compute, stage_map(plan), microbatches);
-  return out;
-}
-
 }  // namespace
 
-const OrderMemo::Made& OrderMemo::of(const Plan& plan, std::uint32_t microbatches) {
-  if (plan.schedule == ScheduleName::custom) return custom_ = make(plan, microbatches);
+std::shared_ptr<const MadeOrders> make_orders(const Plan& plan, std::uint32_t microbatches) {
+  MadeOrders out;
+  out.compute = orders_of(plan, microbatches);
+  out.with_transfers = with_transfers(out.compute, stage_map(plan), microbatches);
+  return std::make_shared<const MadeOrders>(std::move(out));
+}
+
+std::shared_ptr<const MadeOrders> OrderMemo::of(const Plan& plan, std::uint32_t microbatches) {
+  if (plan.schedule == ScheduleName::custom) return make_orders(plan, microbatches);
   const Key key{plan.schedule, plan.mesh.size(Axis::pipeline), plan.chunks, microbatches, plan.action_times};
   if (const auto at = made_.find(key); at != made_.end()) return at->second;
-  Made fresh = make(plan, microbatches);
+  std::shared_ptr<const MadeOrders> fresh = make_orders(plan, microbatches);
   std::size_t actions = 0;
-  for (const Orders* orders : {&fresh.compute, &fresh.with_transfers}) {
+  for (const Orders* orders : {&fresh->compute, &fresh->with_transfers}) {
     for (const auto& order : *orders) actions += order.size();
   }
   if (actions_ + actions > most_actions) {

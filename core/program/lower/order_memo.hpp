@@ -4,20 +4,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 
 #include "core/program/lower/schedule.hpp"
 
 namespace orrery::lowering {
 
-/// Compute orders that were made before, without and with their messages.  They follow from schedule, ranks, chunks,
-/// microbatches and action times alone, so that plans which differ in anything else share them.  For one thread.
+/// What every pipeline rank does, without and with its messages.
+struct MadeOrders {
+  Orders compute, with_transfers;
+};
+[[nodiscard]] std::shared_ptr<const MadeOrders> make_orders(const Plan&, std::uint32_t microbatches);
+
+/// Orders that were made before. They follow from schedule, ranks, chunks, microbatches and action times alone, so
+/// plans that differ in anything else share them. Orders from a file are not kept. For one thread.
 class OrderMemo {
  public:
-  struct Made {
-    Orders compute, with_transfers;
-  };
-  /// Orders of a plan; they stand until the next call.
-  [[nodiscard]] const Made& of(const Plan&, std::uint32_t microbatches);
+  [[nodiscard]] std::shared_ptr<const MadeOrders> of(const Plan&, std::uint32_t microbatches);
 
  private:
   struct Key {
@@ -26,9 +29,8 @@ class OrderMemo {
     ActionTimes times;
     auto operator<=>(const Key&) const = default;
   };
-  std::map<Key, Made> made_;
+  std::map<Key, std::shared_ptr<const MadeOrders>> made_;
   std::size_t actions_ = 0;  ///< in `made_`
-  Made custom_;
 };
 
 }  // namespace orrery::lowering

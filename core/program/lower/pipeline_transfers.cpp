@@ -163,6 +163,9 @@ std::string before(const State& s) {
         stage.step.size()) {
       return fmt::format("stage {} does more than compute", stage.number);
     }
+    if (!s.orders || stage.step != s.orders->compute[stage.number]) {
+      return fmt::format("stage {} does not do what its schedule says", stage.number);
+    }
   }
   return {};
 }
@@ -212,11 +215,9 @@ void build_transfers(State& s, Stage& stage) {
 }
 
 void run(State& s) {
-  OrderMemo fresh;
-  const Orders& orders = (s.orders != nullptr ? *s.orders : fresh).of(s.plan, s.program.microbatches).with_transfers;
   for (Stage& stage : s.stages) {
     build_transfers(s, stage);
-    stage.step = orders[stage.number];
+    stage.step = s.orders->with_transfers[stage.number];
   }
 }
 

@@ -75,9 +75,9 @@ std::string before(const State& s) {
 
 void run(State& s) {
   build_model(s);
-  OrderMemo fresh;
-  const Orders& orders = (s.orders != nullptr ? *s.orders : fresh).of(s.plan, s.program.microbatches).compute;
-  for (Stage& stage : s.stages) stage.step = orders[stage.number];
+  const std::uint32_t m = s.program.microbatches;
+  s.orders = s.memo != nullptr ? s.memo->of(s.plan, m) : make_orders(s.plan, m);
+  for (Stage& stage : s.stages) stage.step = s.orders->compute[stage.number];
 }
 
 /// Each chunk runs every microbatch of its pipe forward once, later backward once and, where backward is split, its

@@ -46,11 +46,11 @@ std::vector<bool> first_layers(const Plan& plan, std::uint32_t eighths) {
 
 }  // namespace
 
-State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorSharding* own, OrderMemo* o)
+State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorSharding* own, OrderMemo* made)
     : model(m),
       workload(w),
       plan(p),
-      orders(o),
+      memo(made),
       sharding(own != nullptr ? *own : tensor_sharding(p.tensor)),
       layout(sharding.layout()) {
   tensor = plan.mesh.size(Axis::tensor);

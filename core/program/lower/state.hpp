@@ -2,6 +2,7 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "core/plan/plan.hpp"
@@ -196,6 +197,7 @@ struct Scalars {
 
 class TensorSharding;
 class OrderMemo;
+struct MadeOrders;
 
 /// Says which mesh axes of a tensor-parallel algorithm cut which dimensions.
 ///
@@ -217,12 +219,12 @@ struct TensorLayout {
 struct State {
   /// Uses the tensor algorithm `own`, or the plan's.
   State(const ModelSpec& model, const Workload& workload, const Plan& plan, const TensorSharding* own = nullptr,
-        OrderMemo* orders = nullptr);
+        OrderMemo* memo = nullptr);
 
   const ModelSpec& model;
   const Workload& workload;
   const Plan& plan;
-  OrderMemo* orders;  ///< orders that were made before; null: none
+  OrderMemo* memo;  ///< orders that were made before; null: none
 
   const TensorSharding& sharding;  ///< of the plan's tensor algorithm
   TensorLayout layout;
@@ -281,7 +283,8 @@ struct State {
   std::vector<Draft> drafts;  ///< by BlockId
   std::array<ModuleBlocks, module_phases> modules{};
   std::vector<Stage> stages;
-  std::optional<CopyingBlocks> copying;  ///< of the pass host_copies, where it has work
+  std::shared_ptr<const MadeOrders> orders;  ///< of the stages, from the pass `schedule` on
+  std::optional<CopyingBlocks> copying;      ///< of the pass host_copies, where it has work
 
   [[nodiscard]] ModuleBlocks& blocks(Phase p) { return modules[static_cast<std::size_t>(p)]; }
   [[nodiscard]] const ModuleBlocks& blocks(Phase p) const { return modules[static_cast<std::size_t>(p)]; }

@@ -50,7 +50,6 @@ TEST_CASE("study alone lists the studies, one line each", "[unit][cli]") {
   }
   const json list = json::parse(study("--json").out);
   CHECK(list.size() >= 15);
-  for (const json& entry : list) CHECK(study(entry["study"].get<std::string>()).status == 0);
 }
 
 TEST_CASE("a study prints published beside computed, with reasons", "[unit][cli]") {
