@@ -5,8 +5,8 @@
 namespace orrery::lowering {
 namespace {
 
-/// Actions that are kept, 12 bytes each.
-constexpr std::size_t most_actions = 1U << 22;
+/// Actions that are kept, 12 bytes each: 13 MB, since every thread of a search has a memo.
+constexpr std::size_t most_actions = 1U << 20;
 
 }  // namespace
 
