@@ -2,6 +2,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/program/kernel_table.hpp"
+#include "core/program/sight.hpp"
 
 namespace orrery {
 
@@ -43,6 +44,12 @@ KernelFlops attention_flops(const Kernel& k, Arithmetic how) {
   // which is executed but not counted as the model's.
   const double counted = how == Arithmetic::attention_forward ? forward : 2.0 * forward;
   const double products = how == Arithmetic::flash_backward ? counted + scores : counted;
+  const Sight sight = sight_of(k);
+  const std::uint64_t length = k.rows / k.batch;
+  if (is_local(sight, length)) {
+    const double seen = static_cast<double>(seen_pairs(sight, length)) / (s * s);
+    return {counted * seen, products * seen};
+  }
   const double visible = k.options.causal ? (s + 1.0) / (2.0 * s) : 1.0;
   return {counted, products * visible};
 }
@@ -53,8 +60,9 @@ KernelFlops part_flops(const Kernel& k, bool backward) {
   const double value = k.value_dim > 0 ? k.value_dim : k.head_dim;
   const double scores = 2.0 * k.batch * k.heads * k.head_dim;  // per pair
   const double forward = scores + 2.0 * k.batch * k.heads * value;
-  const double all = static_cast<double>(k.rows) / k.batch * (static_cast<double>(k.depth) / k.batch);
-  return {forward * all * (backward ? 2.0 : 1.0), k.parameter * (backward ? 2.0 * forward + scores : forward)};
+  const double square = static_cast<double>(k.rows) / k.batch * (static_cast<double>(k.depth) / k.batch);
+  const double counted = k.window > 0 ? k.parameter : square;
+  return {forward * counted * (backward ? 2.0 : 1.0), k.parameter * (backward ? 2.0 * forward + scores : forward)};
 }
 
 KernelFlops product_flops(double rows, double columns, double depth) {
@@ -95,7 +103,8 @@ double busiest_flops(const Kernel& k) {
     case Arithmetic::expert_product:
       return 2.0 * static_cast<double>(k.rows) * static_cast<double>(k.columns) * static_cast<double>(k.depth);
     case Arithmetic::part_forward:
-    case Arithmetic::part_backward: return executed / k.parameter * static_cast<double>(k.columns);
+    case Arithmetic::part_backward:
+      return k.parameter > 0.0 ? executed / k.parameter * static_cast<double>(k.columns) : 0.0;
     default: return executed;
   }
 }

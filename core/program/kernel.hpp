@@ -58,7 +58,8 @@ enum class KernelKind : std::uint8_t {
   // Rope rotates features (i, i + head_dim/2) by position * theta^(-2 i / head_dim).
   // With value_dim, values and contexts are that wide instead of head_dim.
   // Probabilities, mask, dropped and dscores are [batch, heads, query, key], lse is
-  // [batch, heads, query], dq_accumulator [batch, heads, query, head_dim].
+  // [batch, heads, query], dq_accumulator [batch, heads, query, head_dim].  Which keys a
+  // query sees: core/program/sight.hpp.
   rope_forward,  ///< rotates queries and keys in place
   rope_backward,
   attention_unfused_forward,
@@ -186,6 +187,7 @@ struct KernelOptions {
   bool transpose_a : 1 = false;  ///< gemm
   bool transpose_b : 1 = false;
   bool causal : 1 = false;    ///< attention
+  bool chunked : 1 = false;   ///< attention: the window is the length of chunks
   bool cut : 1 = false;       ///< norms: the columns are a part of the row
   bool centered : 1 = false;  ///< sums of a norm: the mean is taken off
   bool loads : 1 = false;     ///< learned routing with a load-balancing loss
@@ -206,6 +208,7 @@ struct Kernel {
   std::uint32_t head_dim = 0;   ///< of a query and a key
   std::uint32_t value_dim = 0;  ///< of a value and a context, where it differs
   std::uint32_t ring = 0;       ///< attention on brought keys: members of an inner ring; 0: one ring
+  std::uint64_t window = 0;     ///< attention: positions that a query looks back, its own among them; 0: all
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;
   std::uint64_t depth = 0;
@@ -220,7 +223,8 @@ inline constexpr std::size_t kernel_kind_count = static_cast<std::size_t>(Kernel
 /// Floating-point operations of a kernel, 2 per multiply-add.
 ///
 /// counted   by the convention of reports: full (not causal) attention; only
-///           GEMMs and attention count (Korthikanti et al., MLSys 2023)
+///           GEMMs and attention count (Korthikanti et al., MLSys 2023); where a
+///           window or chunks hide keys, the pairs that are left
 /// executed  what the kernel really multiplies: causal attention skips the
 ///           masked half, (s + 1) / (2 s)
 struct KernelFlops {

@@ -35,6 +35,8 @@ Kernel Reader::kernel(Line& line) const {
       k.value_dim = u32(line, "value_dim");
     } else if (field("ring")) {
       k.ring = u32(line, "ring");
+    } else if (field("window")) {
+      k.window = line.number("window");
     } else if (field("site")) {
       k.site = static_cast<std::uint8_t>(line.number("site", 255));
     } else if (field("parameter")) {
@@ -59,6 +61,8 @@ Kernel Reader::kernel(Line& line) const {
       k.options.transpose_b = true;
     } else if (option("causal")) {
       k.options.causal = true;
+    } else if (option("chunked")) {
+      k.options.chunked = true;
     } else if (option("cut")) {
       k.options.cut = true;
     } else if (option("centered")) {

@@ -117,6 +117,7 @@ std::string kernel_text(const Kernel& k) {
   number("head_dim", k.head_dim);
   number("value_dim", k.value_dim);
   number("ring", k.ring);
+  number("window", k.window);
   number("site", static_cast<unsigned>(k.site));
   number("parameter", k.parameter);
   const auto option = [&](std::string_view name, bool set) {
@@ -132,6 +133,7 @@ std::string kernel_text(const Kernel& k) {
   option("transpose_a", k.options.transpose_a);
   option("transpose_b", k.options.transpose_b);
   option("causal", k.options.causal);
+  option("chunked", k.options.chunked);
   option("cut", k.options.cut);
   option("centered", k.options.centered);
   option("loads", k.options.loads);

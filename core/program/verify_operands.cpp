@@ -108,6 +108,12 @@ class Operands {
     if (ranks % k.ring != 0) wrong(fmt::format("inner rings of {} do not divide a ring of {}", k.ring, ranks));
   }
 
+  /// A window, and chunks, are a narrower causal mask.
+  void local(const Kernel& k) {
+    if (k.window > 0 && !k.options.causal) wrong(fmt::format("a window of {} needs a causal mask", k.window));
+    if (k.options.chunked && k.window == 0) wrong("chunks have no length");
+  }
+
   /// Scores with the keys of a rank lie behind those of the ranks before it on the ring.
   void placed_by_site(const Kernel& k, std::uint32_t i) {
     if (view(i).offset == k.site * view(i).count) return;
@@ -151,6 +157,7 @@ class Operands {
       case KernelKind::attention_part_backward:
         if (k.batch == 0 || k.rows % k.batch != 0) wrong("rows are not a whole number of sequences");
         if (k.kv_heads == 0 || k.heads % k.kv_heads != 0) wrong("heads are not a multiple of kv_heads");
+        local(k);
         if (is_part(k) && k.batch != 0 && k.depth % k.batch != 0) wrong("keys are not a whole number of sequences");
         if (is_part(k) && k.ring != 0) inner_ring(k, k.kind == KernelKind::attention_part_forward ? 1 : 2);
         if (k.parameter > static_cast<double>(k.columns) && is_part(k)) {

@@ -6,6 +6,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/program/kernel_table.hpp"
+#include "core/program/sight.hpp"
 #include "core/spec/spec_files.hpp"
 #include "sim/cost/memory_cost.hpp"
 
@@ -89,6 +90,12 @@ KernelKind measured_as(KernelKind kind) {
   if (kind == KernelKind::attention_part_forward) return KernelKind::attention_flash_forward;
   if (kind == KernelKind::attention_part_backward) return KernelKind::attention_flash_backward;
   return kind;
+}
+
+/// Keys among which a query's lie: those of a sequence, or of the part of it, or of a window or chunk inside.
+double keys_of(const Kernel& k, std::uint64_t rows) {
+  const std::uint64_t keys = rows / k.batch;
+  return static_cast<double>(is_local(sight_of(k), keys) ? k.window : keys);
 }
 
 /// The cost that counts how often a memory-bound kernel passes over its bytes.
@@ -278,7 +285,7 @@ Seconds KernelCost::attention(const Kernel& k, Bytes touched, Derivation* why) c
 Seconds KernelCost::attention_core(const Kernel& k, Bytes touched, Derivation* why) const {
   const double executed = busiest_flops(k);
   if (const RateTable* measured = rate(measured_as(k.kind), k.compute, k.options.dropout)) {
-    const double sequence = static_cast<double>(k.rows) / k.batch;
+    const double sequence = keys_of(k, k.rows);
     const FlopRate at = FlopRate::of(interpolate(*measured, sequence, static_cast<double>(k.head_dim)));
     const Seconds time = compute_slowdown_ * (Flops::of(executed) / at);
     if (why != nullptr) {
@@ -300,7 +307,7 @@ Seconds KernelCost::attention_core(const Kernel& k, Bytes touched, Derivation* w
     return unfused_attention(k, traffic, why);
   }
   const double width = k.head_dim;
-  const double keys = static_cast<double>(k.depth > 0 ? k.depth : k.rows) / k.batch;
+  const double keys = keys_of(k, k.depth > 0 ? k.depth : k.rows);
   const double full = width / (width + e.head_half) * (k.options.causal ? keys / (keys + e.sequence_half) : 1.0);
   const bool forward = kind == KernelKind::attention_flash_forward;
   const double efficiency = forward ? e.forward_efficiency : e.backward_efficiency;
@@ -325,7 +332,9 @@ Seconds KernelCost::unfused_attention(const Kernel& k, Bytes traffic, Derivation
   // Batched products use the plain GEMM efficiency.
   const auto& g = gemm_[static_cast<std::size_t>(k.compute)];
   const auto sequence = k.rows / k.batch;
-  const Flops work = Flops::of(flops_of(k).counted);
+  Kernel square = k;
+  square.window = 0;
+  const Flops work = Flops::of(flops_of(square).counted);
   if (why != nullptr) tell_launch(*why);
   const double kernels = k.kind == KernelKind::attention_unfused_forward ? 3.0 : 5.0;
   const double further = kernels - 1.0 + (k.options.dropout ? 1.0 : 0.0);

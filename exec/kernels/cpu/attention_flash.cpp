@@ -6,6 +6,7 @@
 #include "exec/kernels/cpu/eigen_here.hpp"
 #include "exec/kernels/cpu/heads.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
+#include "exec/kernels/cpu/seen_keys.hpp"
 
 // Attention without the [length, length] matrix in memory: blocks of scores are
 // formed, used and forgotten.  Source: Dao, Fu, Ermon, Rudra and Re,
@@ -20,10 +21,29 @@ enum : std::size_t { score_block = first_own, context_row_values, row_values };
 constexpr std::uint64_t query_block = 64;
 constexpr std::uint64_t key_block = 128;
 
-/// Keys of block [j0, j0 + m) that query i sees.
-std::uint64_t visible_keys(bool causal, std::uint64_t i, std::uint64_t j0, std::uint64_t m) {
-  if (!causal) return m;
-  return i < j0 ? 0 : std::min(m, i + 1 - j0);
+/// Keys of the block [j0, j0 + m) that a query sees: [first, end) of the block.
+struct BlockRow {
+  BlockRow(const SeenKeys& seen, std::uint64_t query, std::uint64_t j0, std::uint64_t m)
+      : first(within(seen.first(query), j0, m)), end(std::max(first, within(seen.end(query, j0 + m), j0, m))) {}
+  [[nodiscard]] std::uint64_t count() const { return end - first; }
+  std::uint64_t first, end;
+
+ private:
+  static std::uint64_t within(std::uint64_t key, std::uint64_t j0, std::uint64_t m) {
+    return key < j0 ? 0 : std::min(m, key - j0);
+  }
+};
+
+/// The first key of the block in which a query's keys begin.
+std::uint64_t first_block(const SeenKeys& seen, std::uint64_t query) {
+  return seen.first(query) / key_block * key_block;
+}
+
+/// row[0 .. m) keeps what the query sees, and is zero elsewhere.
+template <class T>
+void keep_seen(T* row, const BlockRow& keys, std::uint64_t m) {
+  std::fill(row, row + keys.first, T{0});
+  std::fill(row + keys.end, row + m, T{0});
 }
 
 template <class T>
@@ -36,6 +56,7 @@ void attention_flash_forward(const Kernel& k, const Operands& o, const KernelCon
   std::optional<ProbabilityDropout> key;
   if (k.options.dropout) key.emplace(k, context, o[N::qkv].place, shape);
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
+  const SeenKeys seen(k);
   PackedHead<T> packed(shape, scratch);
   const T* q = packed.q;
   const T* kk = packed.k;
@@ -52,18 +73,19 @@ void attention_flash_forward(const Kernel& k, const Operands& o, const KernelCon
         const std::uint64_t n = std::min(query_block, s - i0);
         std::fill_n(largest, n, std::numeric_limits<T>::lowest());
         std::fill_n(total, n, T{0});
-        const std::uint64_t end = k.options.causal ? i0 + n : s;
-        for (std::uint64_t j0 = 0; j0 < end; j0 += key_block) {
+        const std::uint64_t end = seen.end(i0 + n - 1, s);
+        for (std::uint64_t j0 = first_block(seen, i0); j0 < end; j0 += key_block) {
           const std::uint64_t m = std::min(key_block, end - j0);
           matrix(p, n, m, key_block).noalias() =
               matrix<T>(q + i0 * d, n, d, d) * matrix<T>(kk + j0 * d, m, d, d).transpose();
           for (std::uint64_t i = 0; i < n; ++i) {
-            T* row = p + i * key_block;
-            const std::uint64_t visible = visible_keys(k.options.causal, i0 + i, j0, m);
+            const BlockRow keys(seen, i0 + i, j0, m);
+            const std::uint64_t visible = keys.count();
+            T* row = p + i * key_block + keys.first;
             const T high = max_over(visible, row, largest[i]);
             for (std::uint64_t j = 0; j < visible; ++j) row[j] -= high;
             exponentials(row, visible);
-            std::fill(row + visible, row + m, T{0});
+            keep_seen(p + i * key_block, keys, m);
             // Earlier sums were counted from the old maximum.
             const T shrink = std::exp(largest[i] - high);
             T* sum = out + (i0 + i) * e;
@@ -71,7 +93,7 @@ void attention_flash_forward(const Kernel& k, const Operands& o, const KernelCon
             total[i] = total[i] * shrink + sum_over<T>(visible, [&](std::uint64_t j) { return row[j]; });
             largest[i] = high;
             if (key) {
-              const std::uint64_t element = key->row(sequence, head, i0 + i) + j0;
+              const std::uint64_t element = key->row(sequence, head, i0 + i) + j0 + keys.first;
               for (std::uint64_t j = 0; j < visible; ++j) row[j] = key->keeps(element + j) ? row[j] * inverse : T{0};
             }
           }
@@ -106,6 +128,7 @@ void attention_flash_backward(const Kernel& k, const Operands& o, const KernelCo
   std::optional<ProbabilityDropout> key;
   if (k.options.dropout) key.emplace(k, context, qkv.place, shape);
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
+  const SeenKeys seen(k);
   PackedHead<T> packed(shape, scratch);
   PackedGradients<T> gradients(shape, scratch);
   const T* q = packed.q;
@@ -138,21 +161,22 @@ void attention_flash_backward(const Kernel& k, const Operands& o, const KernelCo
         const std::uint64_t n = std::min(query_block, s - i0);
         const auto q_block = matrix<T>(q + i0 * d, n, d, d);
         const auto dc_block = matrix<T>(dc + i0 * e, n, e, e);
-        const std::uint64_t end = k.options.causal ? i0 + n : s;
-        for (std::uint64_t j0 = 0; j0 < end; j0 += key_block) {
+        const std::uint64_t end = seen.end(i0 + n - 1, s);
+        for (std::uint64_t j0 = first_block(seen, i0); j0 < end; j0 += key_block) {
           const std::uint64_t m = std::min(key_block, end - j0);
           const auto k_block = matrix<T>(kk + j0 * d, m, d, d);
           matrix(p, n, m, key_block).noalias() = q_block * k_block.transpose();
           matrix(dp, n, m, key_block).noalias() = dc_block * matrix<T>(v + j0 * e, m, e, e).transpose();
           // p becomes the (dropped) probabilities, dp the gradient of the scores.
           for (std::uint64_t i = 0; i < n; ++i) {
-            T* p_row = p + i * key_block;
-            T* dp_row = dp + i * key_block;
-            const std::uint64_t visible = visible_keys(k.options.causal, i0 + i, j0, m);
+            const BlockRow keys(seen, i0 + i, j0, m);
+            const std::uint64_t visible = keys.count();
+            T* p_row = p + i * key_block + keys.first;
+            T* dp_row = dp + i * key_block + keys.first;
             for (std::uint64_t j = 0; j < visible; ++j) p_row[j] -= lse[i0 + i];
             exponentials(p_row, visible);
             if (key) {
-              const std::uint64_t element = key->row(sequence, head, i0 + i) + j0;
+              const std::uint64_t element = key->row(sequence, head, i0 + i) + j0 + keys.first;
               for (std::uint64_t j = 0; j < visible; ++j) {
                 const T kept = key->keeps(element + j) ? inverse : T{0};
                 dp_row[j] = p_row[j] * (dp_row[j] * kept - dots[i0 + i]);
@@ -161,8 +185,8 @@ void attention_flash_backward(const Kernel& k, const Operands& o, const KernelCo
             } else {
               for (std::uint64_t j = 0; j < visible; ++j) dp_row[j] = p_row[j] * (dp_row[j] - dots[i0 + i]);
             }
-            std::fill(p_row + visible, p_row + m, T{0});
-            std::fill(dp_row + visible, dp_row + m, T{0});
+            keep_seen(p + i * key_block, keys, m);
+            keep_seen(dp + i * key_block, keys, m);
           }
           const auto p_block = matrix<T>(static_cast<const T*>(p), n, m, key_block);
           const auto ds_block = matrix<T>(static_cast<const T*>(dp), n, m, key_block);

@@ -6,6 +6,7 @@
 #include "exec/kernels/cpu/brought_keys.hpp"
 #include "exec/kernels/cpu/eigen_here.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
+#include "exec/kernels/cpu/seen_keys.hpp"
 
 // Attention of one rank's queries on keys and values that were brought to it from the ranks of the context axis, in
 // blocks as in attention_flash.cpp. The mask compares global positions, which need not stand in order: a zigzag cut
@@ -53,9 +54,12 @@ struct PartHead {
   const PartShape& shape;
 };
 
-/// Whether any query sees any of the keys.
-bool any_visible(bool causal, const std::uint64_t* query, std::uint64_t n, const std::uint64_t* key, std::uint64_t m) {
-  return !causal || *std::min_element(key, key + m) <= *std::max_element(query, query + n);
+/// Whether any query may see any of the keys.
+bool any_visible(const SeenKeys& seen, const std::uint64_t* query, std::uint64_t n, const std::uint64_t* key,
+                 std::uint64_t m) {
+  const auto [first_query, last_query] = std::minmax_element(query, query + n);
+  const auto [first_key, last_key] = std::minmax_element(key, key + m);
+  return seen.may_see(*first_query, *last_query, *first_key, *last_key);
 }
 
 template <class T>
@@ -66,7 +70,7 @@ void attention_part_forward(const Kernel& k, const Operands& o, const KernelCont
   const std::uint64_t length = shape.brought.length;
   const std::uint64_t d = shape.own.dim;
   const std::uint64_t e = shape.own.value;
-  const bool causal = k.options.causal;
+  const SeenKeys seen(k);
   const std::uint64_t* query_at = positions(o[N::qkv].place, s, query_places, scratch);
   const std::uint64_t* key_at = positions(brought_from(k, o[N::kv].place), length, key_places, scratch);
   std::optional<ProbabilityDropout> drop;
@@ -87,13 +91,13 @@ void attention_part_forward(const Kernel& k, const Operands& o, const KernelCont
         std::fill_n(total, n, T{0});
         for (std::uint64_t j0 = 0; j0 < length; j0 += key_block) {
           const std::uint64_t m = std::min(key_block, length - j0);
-          if (!any_visible(causal, query_at + i0, n, key_at + j0, m)) continue;
+          if (!any_visible(seen, query_at + i0, n, key_at + j0, m)) continue;
           matrix(p, n, m, key_block).noalias() =
               matrix<T>(static_cast<const T*>(head_of.q + i0 * d), n, d, d) *
               matrix<T>(static_cast<const T*>(head_of.k + j0 * d), m, d, d).transpose();
           for (std::uint64_t i = 0; i < n; ++i) {
             T* row = p + i * key_block;
-            const auto sees = [&](std::uint64_t j) { return !causal || key_at[j0 + j] <= query_at[i0 + i]; };
+            const auto sees = [&](std::uint64_t j) { return seen.sees(query_at[i0 + i], key_at[j0 + j]); };
             T high = largest[i];
             for (std::uint64_t j = 0; j < m; ++j) {
               if (sees(j)) high = std::max(high, row[j]);
@@ -141,7 +145,7 @@ void attention_part_backward(const Kernel& k, const Operands& o, const KernelCon
   const std::uint64_t length = shape.brought.length;
   const std::uint64_t d = shape.own.dim;
   const std::uint64_t e = shape.own.value;
-  const bool causal = k.options.causal;
+  const SeenKeys seen(k);
   const std::uint64_t width = shape.own.context_width();
   const std::uint64_t queries_width = shape.own.heads * d;
   const std::uint64_t* query_at = positions(o[N::qkv].place, s, query_places, scratch);
@@ -181,7 +185,7 @@ void attention_part_backward(const Kernel& k, const Operands& o, const KernelCon
         const auto dc_block = matrix<T>(static_cast<const T*>(dc + i0 * e), n, e, e);
         for (std::uint64_t j0 = 0; j0 < length; j0 += key_block) {
           const std::uint64_t m = std::min(key_block, length - j0);
-          if (!any_visible(causal, query_at + i0, n, key_at + j0, m)) continue;
+          if (!any_visible(seen, query_at + i0, n, key_at + j0, m)) continue;
           const auto k_block = matrix<T>(static_cast<const T*>(head_of.k + j0 * d), m, d, d);
           matrix(p, n, m, key_block).noalias() = q_block * k_block.transpose();
           matrix(dp, n, m, key_block).noalias() =
@@ -190,7 +194,7 @@ void attention_part_backward(const Kernel& k, const Operands& o, const KernelCon
           for (std::uint64_t i = 0; i < n; ++i) {
             T* p_row = p + i * key_block;
             T* dp_row = dp + i * key_block;
-            const auto sees = [&](std::uint64_t j) { return !causal || key_at[j0 + j] <= query_at[i0 + i]; };
+            const auto sees = [&](std::uint64_t j) { return seen.sees(query_at[i0 + i], key_at[j0 + j]); };
             for (std::uint64_t j = 0; j < m; ++j) p_row[j] = sees(j) ? p_row[j] - lse[i0 + i] : T{0};
             exponentials(p_row, m);
             const std::uint64_t element = drop ? drop->row(sequence, head, query_at[i0 + i]) : 0;

@@ -4,6 +4,7 @@
 #include "exec/kernels/cpu/eigen_here.hpp"
 #include "exec/kernels/cpu/heads.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
+#include "exec/kernels/cpu/seen_keys.hpp"
 
 namespace orrery::cpu {
 namespace {
@@ -11,19 +12,25 @@ namespace {
 // Scratch places of this file.
 enum : std::size_t { scores = first_own, weights };
 
-/// Number of query rows whose products are formed together: under a causal mask a block multiplies only the keys up to
-/// its last row.
+/// Number of query rows whose products are formed together: a block multiplies only the keys from the first that its
+/// first row sees to the last that its last row sees.
 constexpr std::uint64_t block = 64;
 
-/// row[0 .. visible) becomes its softmax; the rest up to `length` becomes zero.
+/// row[0 .. count) becomes its softmax.
 template <class T>
-void softmax(T* row, std::uint64_t visible, std::uint64_t length) {
-  const T largest = max_over(visible, row, row[0]);
-  for (std::uint64_t j = 0; j < visible; ++j) row[j] -= largest;
-  exponentials(row, visible);
-  const T inverse = T{1} / sum_over<T>(visible, [&](std::uint64_t j) { return row[j]; });
-  for (std::uint64_t j = 0; j < visible; ++j) row[j] *= inverse;
-  std::fill(row + visible, row + length, T{0});
+void softmax(T* row, std::uint64_t count) {
+  const T largest = max_over(count, row, row[0]);
+  for (std::uint64_t j = 0; j < count; ++j) row[j] -= largest;
+  exponentials(row, count);
+  const T inverse = T{1} / sum_over<T>(count, [&](std::uint64_t j) { return row[j]; });
+  for (std::uint64_t j = 0; j < count; ++j) row[j] *= inverse;
+}
+
+/// row[0 .. length) keeps what stands in [first, end), and is zero elsewhere.
+template <class T>
+void keep_seen(T* row, std::uint64_t first, std::uint64_t end, std::uint64_t length) {
+  std::fill(row, row + first, T{0});
+  std::fill(row + end, row + length, T{0});
 }
 
 template <class T>
@@ -34,6 +41,7 @@ void attention_unfused_forward(const Kernel& k, const Operands& o, const KernelC
   const std::uint64_t d = shape.dim;
   const std::uint64_t e = shape.value;
   const bool dropout = k.options.dropout;
+  const SeenKeys seen(k);
   std::optional<ProbabilityDropout> key;
   if (dropout) key.emplace(k, context, o[N::qkv].place, shape);
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
@@ -50,11 +58,16 @@ void attention_unfused_forward(const Kernel& k, const Operands& o, const KernelC
       const std::uint64_t first = (sequence * shape.heads + head) * s * s;
       for (std::uint64_t i0 = 0; i0 < s; i0 += block) {
         const std::uint64_t n = std::min(block, s - i0);
-        const std::uint64_t m = k.options.causal ? i0 + n : s;
+        const std::uint64_t j0 = seen.first(i0);
+        const std::uint64_t m = seen.end(i0 + n - 1, s) - j0;
         T* p = target(o[N::probabilities], first + i0 * s, p_buffer);
-        auto scores_block = matrix(p, n, m, s);
-        scores_block.noalias() = matrix<T>(q + i0 * d, n, d, d) * matrix<T>(kk, m, d, d).transpose();
-        for (std::uint64_t i = 0; i < n; ++i) softmax(p + i * s, k.options.causal ? i0 + i + 1 : s, s);
+        auto scores_block = matrix(p + j0, n, m, s);
+        scores_block.noalias() = matrix<T>(q + i0 * d, n, d, d) * matrix<T>(kk + j0 * d, m, d, d).transpose();
+        for (std::uint64_t i = 0; i < n; ++i) {
+          const std::uint64_t first_key = seen.first(i0 + i), end = seen.end(i0 + i, s);
+          softmax(p + i * s + first_key, end - first_key);
+          keep_seen(p + i * s, first_key, end, s);
+        }
         T* used = p;
         if (dropout) {
           used = target(o[N::dropped], first + i0 * s, d_buffer);
@@ -68,7 +81,7 @@ void attention_unfused_forward(const Kernel& k, const Operands& o, const KernelC
           }
         }
         matrix(out + i0 * e, n, e, e).noalias() =
-            matrix<T>(static_cast<const T*>(used), n, m, s) * matrix<T>(v, m, e, e);
+            matrix<T>(static_cast<const T*>(used + j0), n, m, s) * matrix<T>(v + j0 * e, m, e, e);
         finish(o[N::probabilities], first + i0 * s, n * s, p);
         if (dropout) finish(o[N::dropped], first + i0 * s, n * s, used);
       }
@@ -88,6 +101,7 @@ void attention_unfused_backward(const Kernel& k, const Operands& o, const Kernel
   const std::uint64_t d = shape.dim;
   const std::uint64_t e = shape.value;
   const bool dropout = k.options.dropout;
+  const SeenKeys seen(k);
   const Operand& qkv = o[N::qkv];
   const Operand& probabilities = o[N::probabilities];
   const Operand& dqkv = o[N::dqkv];
@@ -112,29 +126,32 @@ void attention_unfused_backward(const Kernel& k, const Operands& o, const Kernel
       const std::uint64_t first = (sequence * shape.heads + head) * s * s;
       for (std::uint64_t i0 = 0; i0 < s; i0 += block) {
         const std::uint64_t n = std::min(block, s - i0);
-        const std::uint64_t m = k.options.causal ? i0 + n : s;
+        const std::uint64_t j0 = seen.first(i0);
+        const std::uint64_t m = seen.end(i0 + n - 1, s) - j0;
         const std::uint64_t at = first + i0 * s;
         const T* p = read(probabilities, at, n * s, p_buffer);
         const T* used = dropout ? read(o[N::dropped], at, n * s, dropped_buffer) : p;
         const auto* mask = dropout ? static_cast<const std::uint8_t*>(o[N::mask].data) + at : nullptr;
         T* ds = target(dscores, at, ds_buffer);
         const auto dc_block = matrix<T>(dc + i0 * e, n, e, e);
-        matrix(ds, n, m, s).noalias() = dc_block * matrix<T>(v, m, e, e).transpose();
+        matrix(ds + j0, n, m, s).noalias() = dc_block * matrix<T>(v + j0 * e, m, e, e).transpose();
         for (std::uint64_t i = 0; i < n; ++i) {
-          T* row = ds + i * s;
-          const T* p_row = p + i * s;
-          const std::uint64_t visible = k.options.causal ? i0 + i + 1 : s;
+          const std::uint64_t first_key = seen.first(i0 + i), end = seen.end(i0 + i, s);
+          const std::uint64_t visible = end - first_key;
+          T* row = ds + i * s + first_key;
+          const T* p_row = p + i * s + first_key;
           if (dropout) {
-            for (std::uint64_t j = 0; j < visible; ++j) row[j] = mask[i * s + j] != 0 ? row[j] * inverse : T{0};
+            const std::uint8_t* kept = mask + i * s + first_key;
+            for (std::uint64_t j = 0; j < visible; ++j) row[j] = kept[j] != 0 ? row[j] * inverse : T{0};
           }
           const T dot = sum_over<T>(visible, [&](std::uint64_t j) { return row[j] * p_row[j]; });
           for (std::uint64_t j = 0; j < visible; ++j) row[j] = p_row[j] * (row[j] - dot);
-          std::fill(row + visible, row + s, T{0});
+          keep_seen(ds + i * s, first_key, end, s);
         }
-        const auto ds_block = matrix<T>(static_cast<const T*>(ds), n, m, s);
-        matrix(dv, m, e, e).noalias() += matrix<T>(used, n, m, s).transpose() * dc_block;
-        matrix(dq + i0 * d, n, d, d).noalias() = ds_block * matrix<T>(kk, m, d, d);
-        matrix(dk, m, d, d).noalias() += ds_block.transpose() * matrix<T>(q + i0 * d, n, d, d);
+        const auto ds_block = matrix<T>(static_cast<const T*>(ds + j0), n, m, s);
+        matrix(dv + j0 * e, m, e, e).noalias() += matrix<T>(used + j0, n, m, s).transpose() * dc_block;
+        matrix(dq + i0 * d, n, d, d).noalias() = ds_block * matrix<T>(kk + j0 * d, m, d, d);
+        matrix(dk + j0 * d, m, d, d).noalias() += ds_block.transpose() * matrix<T>(q + i0 * d, n, d, d);
         finish(dscores, at, n * s, ds);
       }
       gradients.store(dqkv, sequence, head, dq);

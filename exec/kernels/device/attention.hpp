@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "exec/kernels/cpu/heads.hpp"
+#include "exec/kernels/cpu/seen_keys.hpp"
 #include "exec/kernels/device/launcher.hpp"
 
 /// Attention with the matrix of probabilities in memory: matrix products and row kernels.
@@ -43,25 +44,27 @@ struct SoftmaxForward {
   ProbabilityMask dropout;
   std::uint64_t heads, length;
   T inverse;  ///< of what dropout keeps
-  bool causal;
+  cpu::SeenKeys seen;
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
     const std::uint64_t query = row % length;
     const std::uint64_t head = row / length % heads;
     const std::uint64_t sequence = row / length / heads;
-    const std::uint64_t visible = causal ? query + 1 : length;
+    const std::uint64_t low = seen.first(query), end = seen.end(query, length);
     const std::uint64_t first = row * length;
     T most = -std::numeric_limits<T>::infinity();
-    for (std::uint64_t j = b.thread(); j < visible; j += b.threads()) {
+    for (std::uint64_t j = low + b.thread(); j < end; j += b.threads()) {
       const T v = scores.load<T>(first + j);
       most = most < v ? v : most;
     }
     most = b.largest(most);
     T sum{0};
-    for (std::uint64_t j = b.thread(); j < visible; j += b.threads()) sum += std::exp(scores.load<T>(first + j) - most);
+    for (std::uint64_t j = low + b.thread(); j < end; j += b.threads()) {
+      sum += std::exp(scores.load<T>(first + j) - most);
+    }
     sum = b.sum(sum);
     for (std::uint64_t j = b.thread(); j < length; j += b.threads()) {
-      const T p = j < visible ? std::exp(scores.load<T>(first + j) - most) / sum : T{0};
+      const T p = low <= j && j < end ? std::exp(scores.load<T>(first + j) - most) / sum : T{0};
       scores.store(first + j, p);
       if (!dropout.on) continue;
       const bool kept = dropout.keeps(sequence, head, query, j);
@@ -77,18 +80,18 @@ struct SoftmaxBackward {
   Elements probabilities, mask, d;  ///< mask: none where data is null
   std::uint64_t length;
   T inverse;
-  bool causal;
+  cpu::SeenKeys seen;
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
-    const std::uint64_t visible = causal ? row % length + 1 : length;
+    const std::uint64_t low = seen.first(row % length), end = seen.end(row % length, length);
     const std::uint64_t first = row * length;
     T dot{0};
-    for (std::uint64_t j = b.thread(); j < visible; j += b.threads()) {
+    for (std::uint64_t j = low + b.thread(); j < end; j += b.threads()) {
       dot += dropped(first + j) * probabilities.load<T>(first + j);
     }
     dot = b.sum(dot);
     for (std::uint64_t j = b.thread(); j < length; j += b.threads()) {
-      const T v = j < visible ? probabilities.load<T>(first + j) * (dropped(first + j) - dot) : T{0};
+      const T v = low <= j && j < end ? probabilities.load<T>(first + j) * (dropped(first + j) - dot) : T{0};
       d.store(first + j, v);
     }
   }
@@ -140,7 +143,7 @@ class UnfusedAttention {
                         s_.heads,
                         s_.length,
                         kept_factor<T>(k_),
-                        k_.options.causal};
+                        cpu::SeenKeys(k_)};
     for_each_row(l_, s_.batch * s_.heads * s_.length, f);
     for_each_member([&](std::uint64_t sequence, std::uint64_t member) {
       Product p = product(s_.length, s_.value, s_.length);
@@ -165,7 +168,7 @@ class UnfusedAttention {
     });
     for_each_row(l_, s_.batch * s_.heads * s_.length,
                  SoftmaxBackward<T>{Elements(o[N::probabilities]), elements_if(o, N::mask), Elements(dscores),
-                                    s_.length, kept_factor<T>(k_), k_.options.causal});
+                                    s_.length, kept_factor<T>(k_), cpu::SeenKeys(k_)});
     // Sums over the heads of a group are kept in the type of the arithmetic.
     const std::uint64_t keys = s_.kv_heads * s_.length * s_.dim;
     const std::uint64_t values = s_.kv_heads * s_.length * s_.value;

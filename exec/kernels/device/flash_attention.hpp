@@ -14,9 +14,9 @@ struct FlashShape {
   std::uint64_t batch, length, heads, kv_heads, group, dim, value;
   std::uint64_t qkv_width, group_width, context_width;
   std::uint64_t tile;  ///< queries, and keys, of a tile
-  bool causal;
+  cpu::SeenKeys seen;
 
-  FlashShape(const Kernel& k, std::uint64_t rows_of_tile) : tile(rows_of_tile), causal(k.options.causal) {
+  FlashShape(const Kernel& k, std::uint64_t rows_of_tile) : tile(rows_of_tile), seen(k) {
     const cpu::Heads s(k);
     batch = s.batch;
     length = s.length;
@@ -44,7 +44,11 @@ struct FlashShape {
     return (position * batch + sequence) * context_width + head * value;
   }
   [[nodiscard]] ORRERY_ON_DEVICE bool sees(std::uint64_t query, std::uint64_t key) const {
-    return query < length && key < length && (!causal || key <= query);
+    return query < length && key < length && seen.sees(query, key);
+  }
+  /// Whether queries of the tile from i0 on can see keys of the tile from j0 on.
+  [[nodiscard]] ORRERY_ON_DEVICE bool tiles_meet(std::uint64_t i0, std::uint64_t j0) const {
+    return seen.may_see(i0, i0 + tile - 1, j0, j0 + tile - 1);
   }
 };
 
@@ -99,8 +103,8 @@ struct FlashForward {
       most[i] = std::numeric_limits<T>::lowest();
       total[i] = T{0};
     }
-    const std::uint64_t end = s.causal && i0 + s.tile < s.length ? i0 + s.tile : s.length;
-    for (std::uint64_t j0 = 0; j0 < end; j0 += s.tile) {
+    for (std::uint64_t j0 = 0; j0 < s.length; j0 += s.tile) {
+      if (!s.tiles_meet(i0, j0)) continue;
       b.sync();  // the last tile has been used
       const std::uint64_t column = s.key_column(head / s.group);
       take_tile<T>(b, s, qkv, j0, s.qkv_width, sequence, column, s.dim, T{1}, k);
@@ -219,8 +223,8 @@ struct FlashBackwardQueries {
     for (std::uint64_t i = b.thread(); i < s.tile * s.dim; i += b.threads()) dq[i] = T{0};
     b.sync();
     g.row_values(b, i0, sequence, head, dc, dots, lses);
-    const std::uint64_t end = s.causal && i0 + s.tile < s.length ? i0 + s.tile : s.length;
-    for (std::uint64_t j0 = 0; j0 < end; j0 += s.tile) {
+    for (std::uint64_t j0 = 0; j0 < s.length; j0 += s.tile) {
+      if (!s.tiles_meet(i0, j0)) continue;
       b.sync();
       const std::uint64_t column = s.key_column(head / s.group);
       take_tile<T>(b, s, g.qkv, j0, s.qkv_width, sequence, column, s.dim, T{1}, k);
@@ -276,7 +280,8 @@ struct FlashBackwardKeys {
     for (std::uint64_t i = b.thread(); i < s.tile * s.value; i += b.threads()) dv[i] = T{0};
     for (std::uint64_t member = 0; member < s.group; ++member) {
       const std::uint64_t head = kv_head * s.group + member;
-      for (std::uint64_t i0 = s.causal ? j0 : 0; i0 < s.length; i0 += s.tile) {
+      for (std::uint64_t i0 = 0; i0 < s.length; i0 += s.tile) {
+        if (!s.tiles_meet(i0, j0)) continue;
         b.sync();
         take_tile<T>(b, s, g.qkv, i0, s.qkv_width, sequence, s.query_column(head), s.dim, g.scale, q);
         take_tile<T>(b, s, g.dcontext, i0, s.context_width, sequence, head * s.value, s.value, T{1}, dc);

@@ -15,18 +15,23 @@ class Head {
     const std::uint64_t s = length();
     probabilities.assign(s * s, 0.0);
     for (std::uint64_t i = 0; i < s; ++i) {
-      const std::uint64_t seen = k.options.causal ? i + 1 : s;
       double total = 0.0;
-      for (std::uint64_t j = 0; j < seen; ++j) {
+      for (std::uint64_t j = 0; j < s; ++j) {
+        if (!sees(i, j)) continue;
         double score = 0.0;
         for (std::uint64_t c = 0; c < k.head_dim; ++c) score += qkv_[query(i, c)] * qkv_[key(j, c)];
         total += probabilities[i * s + j] = std::exp(score * scale());
       }
-      for (std::uint64_t j = 0; j < seen; ++j) probabilities[i * s + j] /= total;
+      for (std::uint64_t j = 0; j < s; ++j) probabilities[i * s + j] /= total;
     }
   }
 
   [[nodiscard]] std::uint64_t length() const { return k_.rows / k_.batch; }
+  [[nodiscard]] bool sees(std::uint64_t query, std::uint64_t key) const {
+    if (k_.options.causal && key > query) return false;
+    if (k_.window == 0) return true;
+    return k_.options.chunked ? key / k_.window == query / k_.window : key + k_.window > query;
+  }
   [[nodiscard]] double scale() const { return 1.0 / std::sqrt(static_cast<double>(k_.head_dim)); }
   [[nodiscard]] std::uint64_t query(std::uint64_t position, std::uint64_t c) const {
     return at(position, head_ % group_, c);
