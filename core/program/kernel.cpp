@@ -41,9 +41,11 @@ KernelFlops attention_flops(const Kernel& k, Arithmetic how) {
   const double scores = product * k.head_dim;
   const double forward = scores + product * static_cast<double>(k.value_dim > 0 ? k.value_dim : k.head_dim);
   // Backward has two for each; flash recomputes the scores, a fifth (Dao et al. 2022),
-  // which is executed but not counted as the model's.
+  // which is executed but not counted as the model's.  The derivative of a soft cap
+  // needs the scores too.
   const double counted = how == Arithmetic::attention_forward ? forward : 2.0 * forward;
-  const double products = how == Arithmetic::flash_backward ? counted + scores : counted;
+  const bool again = how == Arithmetic::flash_backward || (how == Arithmetic::attention_backward && k.softcap > 0.0);
+  const double products = again ? counted + scores : counted;
   const Sight sight = sight_of(k);
   const std::uint64_t length = k.rows / k.batch;
   if (is_local(sight, length)) {

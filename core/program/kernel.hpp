@@ -57,6 +57,11 @@ enum class KernelKind : std::uint8_t {
   // the group, then its key, then its value.  batch sequences of rows/batch tokens.
   // Rope rotates features (i, i + head_dim/2) by position * theta^(-2 i / head_dim).
   // With value_dim, values and contexts are that wide instead of head_dim.
+  // The score of a query and a key is cap(scale q k) + slope (key - query): scale is the
+  // kernel's, 0: 1 / sqrt(head_dim); cap(x) = softcap tanh(x / softcap), with softcap 0: x;
+  // slopes: with the option alibi, alibi_slope of the model's head.  With the option
+  // sinks, each head has a further logit in the softmax, which no value belongs to: it is
+  // part of lse, and shares of a row's probabilities sum to less than 1.
   // Probabilities, mask, dropped and dscores are [batch, heads, query, key], lse is
   // [batch, heads, query], dq_accumulator [batch, heads, query, head_dim].  Which keys a
   // query sees: core/program/sight.hpp.
@@ -66,6 +71,7 @@ enum class KernelKind : std::uint8_t {
   attention_unfused_backward,
   attention_flash_forward,
   attention_flash_backward,
+  attention_sinks_backward,  ///< dsinks[heads] -= e^(sink - lse) (dcontext context), summed over rows
 
   // Heads of latent attention, put together to packed qkv with kv_heads = heads:
   // queries [T, heads, head_dim], pairs [T, heads, head_dim - columns + value_dim] of
@@ -188,6 +194,8 @@ struct KernelOptions {
   bool transpose_b : 1 = false;
   bool causal : 1 = false;    ///< attention
   bool chunked : 1 = false;   ///< attention: the window is the length of chunks
+  bool alibi : 1 = false;     ///< attention: scores fall with distance
+  bool sinks : 1 = false;     ///< attention forward: each head has a logit beside those of the keys
   bool cut : 1 = false;       ///< norms: the columns are a part of the row
   bool centered : 1 = false;  ///< sums of a norm: the mean is taken off
   bool loads : 1 = false;     ///< learned routing with a load-balancing loss
@@ -212,6 +220,8 @@ struct Kernel {
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;
   std::uint64_t depth = 0;
+  double scale = 0.0;      ///< attention: of scores; 0: 1 / sqrt(head_dim)
+  double softcap = 0.0;    ///< attention: largest |score|; 0: none
   double parameter = 0.0;  ///< dropout rate, norm epsilon, rope theta, norm weight, clip norm, share
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };

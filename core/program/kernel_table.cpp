@@ -40,7 +40,9 @@ constexpr KernelTraits update_placed{.parameters = true, .gpu = true, .placed = 
 constexpr KernelTraits host_arithmetic(A how, When placed = When::never) {
   return {.arithmetic = how, .placed = placed};
 }
-constexpr KernelTraits gpu_attention(A how) { return {.arithmetic = how, .gpu = true, .placed = When::dropout}; }
+constexpr KernelTraits gpu_attention(A how) {
+  return {.arithmetic = how, .gpu = true, .placed = When::dropout_or_alibi};
+}
 
 template <class... Operands>
 constexpr KernelRow row(K kind, std::string_view word, W work, KernelTraits traits, Operands... operands) {
@@ -103,15 +105,17 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
     row(K::rope_backward, "rope_backward", W::elementwise, gpu_placed, a(N::dqkv, qkv)),
     row(K::attention_unfused_forward, "attention_unfused_forward", W::attention, gpu_attention(A::attention_forward),
         r(N::qkv, qkv), w(N::context, contexts), w(N::probabilities, scores), w(N::mask, scores, When::dropout),
-        w(N::dropped, scores, When::dropout)),
+        w(N::dropped, scores, When::dropout), r(N::sinks, heads, When::sinks), w(N::lse, row_sums, When::sinks)),
     row(K::attention_unfused_backward, "attention_unfused_backward", W::attention, gpu_attention(A::attention_backward),
         r(N::dcontext, contexts), r(N::qkv, qkv), r(N::probabilities, scores), r(N::mask, scores, When::dropout),
         r(N::dropped, scores, When::dropout), w(N::dqkv, qkv), w(N::dscores, scores)),
     row(K::attention_flash_forward, "attention_flash_forward", W::attention, gpu_attention(A::attention_forward),
-        r(N::qkv, qkv), w(N::context, contexts), w(N::lse, row_sums)),
+        r(N::qkv, qkv), w(N::context, contexts), w(N::lse, row_sums), r(N::sinks, heads, When::sinks)),
     row(K::attention_flash_backward, "attention_flash_backward", W::attention, gpu_attention(A::flash_backward),
         r(N::dcontext, contexts), r(N::qkv, qkv), r(N::context, contexts), r(N::lse, row_sums), w(N::dqkv, qkv),
         w(N::dq_accumulator, queries)),
+    row(K::attention_sinks_backward, "attention_sinks_backward", W::attention, host, r(N::dcontext, contexts),
+        r(N::context, contexts), r(N::lse, row_sums), r(N::sinks, heads), a(N::dsinks, heads)),
     row(K::latent_heads_forward, "latent_heads_forward", W::attention, host_placed, r(N::queries, queries),
         r(N::pairs, latent_pairs), r(N::key, all), w(N::qkv, qkv)),
     row(K::latent_heads_backward, "latent_heads_backward", W::attention, host_placed, r(N::dqkv, qkv),
@@ -120,7 +124,7 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
     row(K::pack_keys_values, "pack_keys_values", W::elementwise, host, r(N::qkv, qkv), w(N::kv, keys_values)),
     row(K::attention_part_forward, "attention_part_forward", W::attention,
         host_arithmetic(A::part_forward, When::always), r(N::qkv, qkv), r(N::kv, brought), w(N::context, contexts),
-        w(N::lse, row_sums)),
+        w(N::lse, row_sums), r(N::sinks, heads, When::sinks)),
     row(K::attention_part_backward, "attention_part_backward", W::attention,
         host_arithmetic(A::part_backward, When::always), r(N::dcontext, contexts), r(N::qkv, qkv), r(N::kv, brought),
         r(N::context, contexts), r(N::lse, row_sums), wa(N::dq, queries), w(N::dkv, brought)),
@@ -251,6 +255,8 @@ bool holds(When when, const Kernel& k) {
     case When::loads: return k.options.loads;
     case When::residual: return k.options.residual;
     case When::no_residual: return !k.options.residual;
+    case When::sinks: return k.options.sinks;
+    case When::dropout_or_alibi: return k.options.dropout || k.options.alibi;
     case When::depth: return k.depth > 0;
   }
   return false;

@@ -30,6 +30,8 @@ enum class When : std::uint8_t {
   loads,
   residual,
   no_residual,
+  sinks,
+  dropout_or_alibi,
   depth  ///< where it is not 0
 };
 [[nodiscard]] bool holds(When, const Kernel&);

@@ -32,6 +32,7 @@ inline double value_width(const Kernel& k) { return k.value_dim > 0 ? k.value_di
 inline double key_value(const Kernel& k) { return k.kv_heads * (k.head_dim + value_width(k)); }
 inline double queries(const Kernel& k) { return rows(k) * k.heads * k.head_dim; }
 inline double contexts(const Kernel& k) { return rows(k) * k.heads * value_width(k); }
+inline double heads(const Kernel& k) { return k.heads; }
 inline double row_sums(const Kernel& k) { return rows(k) * k.heads; }
 inline double keys(const Kernel& k) { return rows(k) * k.kv_heads * k.head_dim; }
 inline double keys_values(const Kernel& k) { return rows(k) * key_value(k); }

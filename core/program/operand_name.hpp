@@ -46,6 +46,8 @@ enum class OperandName : std::uint8_t {
   probabilities,
   dropped,
   lse,
+  sinks,
+  dsinks,
   dq,
   dq_accumulator,
   queries,

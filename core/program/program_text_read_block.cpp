@@ -37,6 +37,10 @@ Kernel Reader::kernel(Line& line) const {
       k.ring = u32(line, "ring");
     } else if (field("window")) {
       k.window = line.number("window");
+    } else if (field("scale")) {
+      k.scale = line.real("a scale");
+    } else if (field("softcap")) {
+      k.softcap = line.real("a soft cap");
     } else if (field("site")) {
       k.site = static_cast<std::uint8_t>(line.number("site", 255));
     } else if (field("parameter")) {
@@ -63,6 +67,10 @@ Kernel Reader::kernel(Line& line) const {
       k.options.causal = true;
     } else if (option("chunked")) {
       k.options.chunked = true;
+    } else if (option("alibi")) {
+      k.options.alibi = true;
+    } else if (option("sinks")) {
+      k.options.sinks = true;
     } else if (option("cut")) {
       k.options.cut = true;
     } else if (option("centered")) {

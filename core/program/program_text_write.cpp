@@ -118,6 +118,8 @@ std::string kernel_text(const Kernel& k) {
   number("value_dim", k.value_dim);
   number("ring", k.ring);
   number("window", k.window);
+  number("scale", k.scale);
+  number("softcap", k.softcap);
   number("site", static_cast<unsigned>(k.site));
   number("parameter", k.parameter);
   const auto option = [&](std::string_view name, bool set) {
@@ -134,6 +136,8 @@ std::string kernel_text(const Kernel& k) {
   option("transpose_b", k.options.transpose_b);
   option("causal", k.options.causal);
   option("chunked", k.options.chunked);
+  option("alibi", k.options.alibi);
+  option("sinks", k.options.sinks);
   option("cut", k.options.cut);
   option("centered", k.options.centered);
   option("loads", k.options.loads);

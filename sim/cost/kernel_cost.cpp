@@ -334,7 +334,8 @@ Seconds KernelCost::unfused_attention(const Kernel& k, Bytes traffic, Derivation
   const auto sequence = k.rows / k.batch;
   Kernel square = k;
   square.window = 0;
-  const Flops work = Flops::of(flops_of(square).counted);
+  square.options.causal = false;
+  const Flops work = Flops::of(flops_of(square).executed);
   if (why != nullptr) tell_launch(*why);
   const double kernels = k.kind == KernelKind::attention_unfused_forward ? 3.0 : 5.0;
   const double further = kernels - 1.0 + (k.options.dropout ? 1.0 : 0.0);

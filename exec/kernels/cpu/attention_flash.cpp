@@ -6,6 +6,7 @@
 #include "exec/kernels/cpu/eigen_here.hpp"
 #include "exec/kernels/cpu/heads.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
+#include "exec/kernels/cpu/score_rule.hpp"
 #include "exec/kernels/cpu/seen_keys.hpp"
 
 // Attention without the [length, length] matrix in memory: blocks of scores are
@@ -57,6 +58,7 @@ void attention_flash_forward(const Kernel& k, const Operands& o, const KernelCon
   if (k.options.dropout) key.emplace(k, context, o[N::qkv].place, shape);
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
   const SeenKeys seen(k);
+  const ScoreRule<T> rule(k, o[N::qkv].place, shape);
   PackedHead<T> packed(shape, scratch);
   const T* q = packed.q;
   const T* kk = packed.k;
@@ -68,11 +70,15 @@ void attention_flash_forward(const Kernel& k, const Operands& o, const KernelCon
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
       packed.load(o[N::qkv], sequence, head);
+      const T slope = rule.slope(head);
+      // A sink is a key without a value, which every query meets first.
+      const T sink =
+          k.options.sinks ? static_cast<T>(read_scalar(o[N::sinks], head)) : std::numeric_limits<T>::lowest();
       std::fill_n(out, s * e, T{0});
       for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
         const std::uint64_t n = std::min(query_block, s - i0);
-        std::fill_n(largest, n, std::numeric_limits<T>::lowest());
-        std::fill_n(total, n, T{0});
+        std::fill_n(largest, n, sink);
+        std::fill_n(total, n, k.options.sinks ? T{1} : T{0});
         const std::uint64_t end = seen.end(i0 + n - 1, s);
         for (std::uint64_t j0 = first_block(seen, i0); j0 < end; j0 += key_block) {
           const std::uint64_t m = std::min(key_block, end - j0);
@@ -82,6 +88,7 @@ void attention_flash_forward(const Kernel& k, const Operands& o, const KernelCon
             const BlockRow keys(seen, i0 + i, j0, m);
             const std::uint64_t visible = keys.count();
             T* row = p + i * key_block + keys.first;
+            rule.apply(row, visible, slope, i0 + i, [&](std::uint64_t j) { return j0 + keys.first + j; });
             const T high = max_over(visible, row, largest[i]);
             for (std::uint64_t j = 0; j < visible; ++j) row[j] -= high;
             exponentials(row, visible);
@@ -129,6 +136,7 @@ void attention_flash_backward(const Kernel& k, const Operands& o, const KernelCo
   if (k.options.dropout) key.emplace(k, context, qkv.place, shape);
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
   const SeenKeys seen(k);
+  const ScoreRule<T> rule(k, o[N::qkv].place, shape);
   PackedHead<T> packed(shape, scratch);
   PackedGradients<T> gradients(shape, scratch);
   const T* q = packed.q;
@@ -146,6 +154,7 @@ void attention_flash_backward(const Kernel& k, const Operands& o, const KernelCo
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
       packed.load(qkv, sequence, head);
+      const T slope = rule.slope(head);
       gradients.load(o[N::dcontext], sequence, head);
       for (std::uint64_t i = 0; i < s; ++i) {
         const T* c =
@@ -173,6 +182,9 @@ void attention_flash_backward(const Kernel& k, const Operands& o, const KernelCo
             const std::uint64_t visible = keys.count();
             T* p_row = p + i * key_block + keys.first;
             T* dp_row = dp + i * key_block + keys.first;
+            T derivatives[key_block];
+            rule.apply(
+                p_row, visible, slope, i0 + i, [&](std::uint64_t j) { return j0 + keys.first + j; }, derivatives);
             for (std::uint64_t j = 0; j < visible; ++j) p_row[j] -= lse[i0 + i];
             exponentials(p_row, visible);
             if (key) {
@@ -185,6 +197,7 @@ void attention_flash_backward(const Kernel& k, const Operands& o, const KernelCo
             } else {
               for (std::uint64_t j = 0; j < visible; ++j) dp_row[j] = p_row[j] * (dp_row[j] - dots[i0 + i]);
             }
+            for (std::uint64_t j = 0; j < visible && rule.caps(); ++j) dp_row[j] *= derivatives[j];
             keep_seen(p + i * key_block, keys, m);
             keep_seen(dp + i * key_block, keys, m);
           }

@@ -6,6 +6,7 @@
 #include "exec/kernels/cpu/brought_keys.hpp"
 #include "exec/kernels/cpu/eigen_here.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
+#include "exec/kernels/cpu/score_rule.hpp"
 #include "exec/kernels/cpu/seen_keys.hpp"
 
 // Attention of one rank's queries on keys and values that were brought to it from the ranks of the context axis, in
@@ -45,8 +46,8 @@ struct PartHead {
       shape.brought.take(kv, width, sequence, at, T{1}, k);
       shape.brought.take(kv, width, sequence, at + shape.own.dim, T{1}, v, shape.own.value);
     }
-    shape.own.take(qkv, shape.own.qkv_width(), sequence, shape.own.query_column(head),
-                   static_cast<T>(shape.own.scale()), q);
+    shape.own.take(qkv, shape.own.qkv_width(), sequence, shape.own.query_column(head), static_cast<T>(shape.own.scale),
+                   q);
   }
   T* q;
   T* k;
@@ -71,6 +72,7 @@ void attention_part_forward(const Kernel& k, const Operands& o, const KernelCont
   const std::uint64_t d = shape.own.dim;
   const std::uint64_t e = shape.own.value;
   const SeenKeys seen(k);
+  const ScoreRule<T> rule(k, o[N::qkv].place, shape.own);
   const std::uint64_t* query_at = positions(o[N::qkv].place, s, query_places, scratch);
   const std::uint64_t* key_at = positions(brought_from(k, o[N::kv].place), length, key_places, scratch);
   std::optional<ProbabilityDropout> drop;
@@ -84,11 +86,15 @@ void attention_part_forward(const Kernel& k, const Operands& o, const KernelCont
   for (std::uint64_t sequence = 0; sequence < shape.own.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.own.heads; ++head) {
       head_of.load(o[N::qkv], o[N::kv], sequence, head);
+      const T slope = rule.slope(head);
+      // A sink is a key without a value, which every query meets first.
+      const T sink =
+          k.options.sinks ? static_cast<T>(read_scalar(o[N::sinks], head)) : -std::numeric_limits<T>::infinity();
       std::fill_n(out, s * e, T{0});
       for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
         const std::uint64_t n = std::min(query_block, s - i0);
-        std::fill_n(largest, n, -std::numeric_limits<T>::infinity());
-        std::fill_n(total, n, T{0});
+        std::fill_n(largest, n, sink);
+        std::fill_n(total, n, k.options.sinks ? T{1} : T{0});
         for (std::uint64_t j0 = 0; j0 < length; j0 += key_block) {
           const std::uint64_t m = std::min(key_block, length - j0);
           if (!any_visible(seen, query_at + i0, n, key_at + j0, m)) continue;
@@ -98,6 +104,8 @@ void attention_part_forward(const Kernel& k, const Operands& o, const KernelCont
           for (std::uint64_t i = 0; i < n; ++i) {
             T* row = p + i * key_block;
             const auto sees = [&](std::uint64_t j) { return seen.sees(query_at[i0 + i], key_at[j0 + j]); };
+            const auto place_of = [&](std::uint64_t j) { return key_at[j0 + j]; };
+            rule.apply(row, m, slope, query_at[i0 + i], place_of);
             T high = largest[i];
             for (std::uint64_t j = 0; j < m; ++j) {
               if (sees(j)) high = std::max(high, row[j]);
@@ -146,6 +154,7 @@ void attention_part_backward(const Kernel& k, const Operands& o, const KernelCon
   const std::uint64_t d = shape.own.dim;
   const std::uint64_t e = shape.own.value;
   const SeenKeys seen(k);
+  const ScoreRule<T> rule(k, o[N::qkv].place, shape.own);
   const std::uint64_t width = shape.own.context_width();
   const std::uint64_t queries_width = shape.own.heads * d;
   const std::uint64_t* query_at = positions(o[N::qkv].place, s, query_places, scratch);
@@ -167,6 +176,7 @@ void attention_part_backward(const Kernel& k, const Operands& o, const KernelCon
     for (std::uint64_t head = 0; head < shape.own.heads; ++head) {
       const std::uint64_t group = head / shape.own.group;
       head_of.load(o[N::qkv], o[N::kv], sequence, head);
+      const T slope = rule.slope(head);
       shape.own.take(o[N::dcontext], width, sequence, head * e, T{1}, dc, e);
       if (head % shape.own.group == 0) {
         std::fill_n(dk, length * d, T{0});
@@ -195,6 +205,9 @@ void attention_part_backward(const Kernel& k, const Operands& o, const KernelCon
             T* p_row = p + i * key_block;
             T* dp_row = dp + i * key_block;
             const auto sees = [&](std::uint64_t j) { return seen.sees(query_at[i0 + i], key_at[j0 + j]); };
+            const auto place_of = [&](std::uint64_t j) { return key_at[j0 + j]; };
+            T derivatives[key_block];
+            rule.apply(p_row, m, slope, query_at[i0 + i], place_of, derivatives);
             for (std::uint64_t j = 0; j < m; ++j) p_row[j] = sees(j) ? p_row[j] - lse[i0 + i] : T{0};
             exponentials(p_row, m);
             const std::uint64_t element = drop ? drop->row(sequence, head, query_at[i0 + i]) : 0;
@@ -204,6 +217,7 @@ void attention_part_backward(const Kernel& k, const Operands& o, const KernelCon
               dp_row[j] = p_row[j] * (dp_row[j] * kept - dots[i0 + i]);
               p_row[j] *= kept;
             }
+            for (std::uint64_t j = 0; j < m && rule.caps(); ++j) dp_row[j] *= derivatives[j];
           }
           const auto p_block = matrix<T>(static_cast<const T*>(p), n, m, key_block);
           const auto ds_block = matrix<T>(static_cast<const T*>(dp), n, m, key_block);
@@ -212,7 +226,7 @@ void attention_part_backward(const Kernel& k, const Operands& o, const KernelCon
           matrix(dq + i0 * d, n, d, d).noalias() += ds_block * k_block;
         }
       }
-      const auto scale = static_cast<T>(shape.own.scale());
+      const auto scale = static_cast<T>(shape.own.scale);
       if (o[N::dq].accumulate) {  // what other keys gave; the queries' place is free now
         shape.own.take(o[N::dq], queries_width, sequence, head * d, T{1}, head_of.q);
         for (std::uint64_t i = 0; i < s * d; ++i) dq[i] = dq[i] * scale + head_of.q[i];

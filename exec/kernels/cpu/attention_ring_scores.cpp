@@ -6,6 +6,7 @@
 #include "exec/kernels/cpu/brought_keys.hpp"
 #include "exec/kernels/cpu/eigen_here.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
+#include "exec/kernels/cpu/score_rule.hpp"
 
 // Ring self-attention, kernel by kernel. First come scores of this rank's queries with the keys of one rank after the
 // other, then their softmax once all are there, and then the weighted values of one rank after the other.
@@ -62,12 +63,13 @@ void attention_scores_forward(const Kernel& k, const Operands& o, const KernelCo
     of.site = 1;  // of the random key; the kernel's own says where keys come from
     drop.emplace(of, context, o[N::qkv].place, own);
   }
+  const ScoreRule<T> rule(k, o[N::qkv].place, own);
   T* q = scratch.get<T>(queries, p.n * own.dim);
   T* keys_of = scratch.get<T>(keys, p.m * own.dim);
   T* buffer = scratch.get<T>(score_piece, p.n * p.m);
   for_each_head(own, [&](std::uint64_t sequence, std::uint64_t head) {
     const std::uint64_t group = head / own.group;
-    own.take(o[N::qkv], own.qkv_width(), sequence, own.query_column(head), static_cast<T>(own.scale()), q);
+    own.take(o[N::qkv], own.qkv_width(), sequence, own.query_column(head), static_cast<T>(own.scale), q);
     if (head % own.group == 0) {
       p.part.brought.take(o[N::keys], own.kv_heads * own.dim, sequence, group * own.dim, T{1}, keys_of);
     }
@@ -76,6 +78,10 @@ void attention_scores_forward(const Kernel& k, const Operands& o, const KernelCo
     matrix(scores, p.n, p.m, p.m).noalias() =
         matrix<T>(static_cast<const T*>(q), p.n, own.dim, own.dim) *
         matrix<T>(static_cast<const T*>(keys_of), p.m, own.dim, own.dim).transpose();
+    const T slope = rule.slope(head);
+    for (std::uint64_t i = 0; i < p.n; ++i) {
+      rule.apply(scores + i * p.m, p.m, slope, query_at[i], [&](std::uint64_t j) { return key_at[j]; });
+    }
     for (std::uint64_t i = 0; i < p.n && k.options.causal; ++i) {
       for (std::uint64_t j = 0; j < p.m; ++j) {
         if (key_at[j] > query_at[i]) scores[i * p.m + j] = -std::numeric_limits<T>::infinity();
@@ -229,8 +235,8 @@ void attention_scores_backward(const Kernel& k, const Operands& o, const KernelC
       std::fill_n(dq, p.n * d, T{0});
     }
     const T* ds = read(o[N::dscores], p.head(sequence, head), p.n * p.m, buffer);
-    matrix(dq, p.n, d, d).noalias() += static_cast<T>(own.scale()) * matrix<T>(ds, p.n, p.m, p.m) *
-                                       matrix<T>(static_cast<const T*>(keys_of), p.m, d, d);
+    matrix(dq, p.n, d, d).noalias() +=
+        static_cast<T>(own.scale) * matrix<T>(ds, p.n, p.m, p.m) * matrix<T>(static_cast<const T*>(keys_of), p.m, d, d);
     own.put(o[N::dq], width, sequence, head * d, T{1}, dq);
   });
 }
@@ -252,7 +258,7 @@ void attention_pairs_backward(const Kernel& k, const Operands& o, const KernelCo
     for (std::uint64_t group = 0; group < own.kv_heads; ++group) {
       for (std::uint64_t h = 0; h < own.group; ++h) {
         const std::uint64_t head = group * own.group + h;
-        own.take(o[N::qkv], own.qkv_width(), sequence, own.query_column(head), static_cast<T>(own.scale()),
+        own.take(o[N::qkv], own.qkv_width(), sequence, own.query_column(head), static_cast<T>(own.scale),
                  q + h * p.n * d);
         own.take(o[N::dcontext], own.context_width(), sequence, head * e, T{1}, dc + h * p.n * e, e);
       }

@@ -4,26 +4,30 @@
 #include "exec/kernels/cpu/eigen_here.hpp"
 #include "exec/kernels/cpu/heads.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
+#include "exec/kernels/cpu/score_rule.hpp"
 #include "exec/kernels/cpu/seen_keys.hpp"
 
 namespace orrery::cpu {
 namespace {
 
 // Scratch places of this file.
-enum : std::size_t { scores = first_own, weights };
+enum : std::size_t { scores = first_own, weights, products, row_sums };
 
 /// Number of query rows whose products are formed together: a block multiplies only the keys from the first that its
 /// first row sees to the last that its last row sees.
 constexpr std::uint64_t block = 64;
 
-/// row[0 .. count) becomes its softmax.
+/// row[0 .. count) becomes its softmax, beside a further logit where there is one. Returns the log-sum-exp.
 template <class T>
-void softmax(T* row, std::uint64_t count) {
-  const T largest = max_over(count, row, row[0]);
+T softmax(T* row, std::uint64_t count, const T* sink) {
+  const T largest = max_over(count, row, sink != nullptr ? *sink : row[0]);
   for (std::uint64_t j = 0; j < count; ++j) row[j] -= largest;
   exponentials(row, count);
-  const T inverse = T{1} / sum_over<T>(count, [&](std::uint64_t j) { return row[j]; });
+  T total = sum_over<T>(count, [&](std::uint64_t j) { return row[j]; });
+  if (sink != nullptr) total += std::exp(*sink - largest);
+  const T inverse = T{1} / total;
   for (std::uint64_t j = 0; j < count; ++j) row[j] *= inverse;
+  return largest + std::log(total);
 }
 
 /// row[0 .. length) keeps what stands in [first, end), and is zero elsewhere.
@@ -52,9 +56,13 @@ void attention_unfused_forward(const Kernel& k, const Operands& o, const KernelC
   T* out = scratch.get<T>(outputs, s * e);
   T* p_buffer = scratch.get<T>(scores, block * s);
   T* d_buffer = scratch.get<T>(weights, block * s);
+  T* lse = scratch.get<T>(row_sums, block);
+  const ScoreRule<T> rule(k, o[N::qkv].place, shape);
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
       packed.load(o[N::qkv], sequence, head);
+      const T slope = rule.slope(head);
+      const T sink = k.options.sinks ? static_cast<T>(read_scalar(o[N::sinks], head)) : T{0};
       const std::uint64_t first = (sequence * shape.heads + head) * s * s;
       for (std::uint64_t i0 = 0; i0 < s; i0 += block) {
         const std::uint64_t n = std::min(block, s - i0);
@@ -65,8 +73,15 @@ void attention_unfused_forward(const Kernel& k, const Operands& o, const KernelC
         scores_block.noalias() = matrix<T>(q + i0 * d, n, d, d) * matrix<T>(kk + j0 * d, m, d, d).transpose();
         for (std::uint64_t i = 0; i < n; ++i) {
           const std::uint64_t first_key = seen.first(i0 + i), end = seen.end(i0 + i, s);
-          softmax(p + i * s + first_key, end - first_key);
+          T* row = p + i * s + first_key;
+          rule.apply(row, end - first_key, slope, i0 + i, [&](std::uint64_t j) { return first_key + j; });
+          lse[i] = softmax(row, end - first_key, k.options.sinks ? &sink : nullptr);
           keep_seen(p + i * s, first_key, end, s);
+        }
+        if (k.options.sinks) {
+          const std::uint64_t at = (sequence * shape.heads + head) * s + i0;
+          std::copy_n(lse, n, target(o[N::lse], at, lse));
+          finish(o[N::lse], at, n, lse);
         }
         T* used = p;
         if (dropout) {
@@ -93,6 +108,7 @@ void attention_unfused_forward(const Kernel& k, const Operands& o, const KernelC
 // With S = scale q k^T, P = softmax(S), D = dropout(P), C = D v:
 //   dv = D^T dC,  dP = dropout(dC v^T),  dS = P (dP - rowsum(dP P)),
 //   dq = scale dS k,  dk = scale dS^T q.
+// A soft cap, P = softmax(cap(S)), needs S again: dS is multiplied by cap'(S).
 template <class T>
 void attention_unfused_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
   const Heads shape(k);
@@ -119,6 +135,8 @@ void attention_unfused_backward(const Kernel& k, const Operands& o, const Kernel
   T* p_buffer = scratch.get<T>(weights, 2 * block * s);
   T* dropped_buffer = p_buffer + block * s;
   T* ds_buffer = scratch.get<T>(scores, block * s);
+  const ScoreRule<T> rule(k, qkv.place, shape);
+  T* x = rule.caps() ? scratch.get<T>(products, block * s) : nullptr;
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
       packed.load(qkv, sequence, head);
@@ -134,6 +152,10 @@ void attention_unfused_backward(const Kernel& k, const Operands& o, const Kernel
         const auto* mask = dropout ? static_cast<const std::uint8_t*>(o[N::mask].data) + at : nullptr;
         T* ds = target(dscores, at, ds_buffer);
         const auto dc_block = matrix<T>(dc + i0 * e, n, e, e);
+        if (rule.caps()) {
+          matrix(x + j0, n, m, s).noalias() =
+              matrix<T>(q + i0 * d, n, d, d) * matrix<T>(kk + j0 * d, m, d, d).transpose();
+        }
         matrix(ds + j0, n, m, s).noalias() = dc_block * matrix<T>(v + j0 * e, m, e, e).transpose();
         for (std::uint64_t i = 0; i < n; ++i) {
           const std::uint64_t first_key = seen.first(i0 + i), end = seen.end(i0 + i, s);
@@ -146,6 +168,9 @@ void attention_unfused_backward(const Kernel& k, const Operands& o, const Kernel
           }
           const T dot = sum_over<T>(visible, [&](std::uint64_t j) { return row[j] * p_row[j]; });
           for (std::uint64_t j = 0; j < visible; ++j) row[j] = p_row[j] * (row[j] - dot);
+          for (std::uint64_t j = 0; j < visible && rule.caps(); ++j) {
+            row[j] *= rule.derivative(rule.capped(x[i * s + first_key + j]));
+          }
           keep_seen(ds + i * s, first_key, end, s);
         }
         const auto ds_block = matrix<T>(static_cast<const T*>(ds + j0), n, m, s);

@@ -13,6 +13,7 @@ namespace orrery::cpu {
 /// of a sequence lie `batch` rows apart. A value, the last of its group, is `value` wide.
 struct Heads {
   std::uint64_t batch, length, heads, kv_heads, group, dim, value;
+  double scale;  ///< of scores
 
   explicit Heads(const Kernel& k)
       : batch(k.batch),
@@ -21,7 +22,8 @@ struct Heads {
         kv_heads(k.kv_heads),
         group(k.heads / k.kv_heads),
         dim(k.head_dim),
-        value(k.value_dim > 0 ? k.value_dim : k.head_dim) {}
+        value(k.value_dim > 0 ? k.value_dim : k.head_dim),
+        scale(k.scale > 0.0 ? k.scale : 1.0 / std::sqrt(static_cast<double>(k.head_dim))) {}
 
   [[nodiscard]] std::uint64_t group_width() const { return (group + 1) * dim + value; }
   [[nodiscard]] std::uint64_t qkv_width() const { return kv_heads * group_width(); }
@@ -32,7 +34,6 @@ struct Heads {
   }
   [[nodiscard]] std::uint64_t key_column(std::uint64_t g) const { return g * group_width() + group * dim; }
   [[nodiscard]] std::uint64_t value_column(std::uint64_t g) const { return key_column(g) + dim; }
-  [[nodiscard]] double scale() const { return 1.0 / std::sqrt(static_cast<double>(dim)); }
 
   /// out[length, dim] = x[rows of `sequence`, column ..] times `factor`; with `wide` in place of dim.
   template <class T>
@@ -98,7 +99,7 @@ class PackedHead {
       shape_.take(qkv, shape_.qkv_width(), sequence, shape_.key_column(group), T{1}, k);
       shape_.take(qkv, shape_.qkv_width(), sequence, shape_.value_column(group), T{1}, v, shape_.value);
     }
-    shape_.take(qkv, shape_.qkv_width(), sequence, shape_.query_column(head), static_cast<T>(shape_.scale()), q);
+    shape_.take(qkv, shape_.qkv_width(), sequence, shape_.query_column(head), static_cast<T>(shape_.scale), q);
   }
 
   T* q;
@@ -130,7 +131,7 @@ class PackedGradients {
   /// Writes `dq`, from the scaled queries' scores, and after a group's last head its dk and dv.
   void store(const Operand& dqkv, std::uint64_t sequence, std::uint64_t head, T* dq) {
     const std::uint64_t group = head / shape_.group;
-    shape_.put(dqkv, shape_.qkv_width(), sequence, shape_.query_column(head), static_cast<T>(shape_.scale()), dq);
+    shape_.put(dqkv, shape_.qkv_width(), sequence, shape_.query_column(head), static_cast<T>(shape_.scale), dq);
     if (head % shape_.group + 1 != shape_.group) return;
     shape_.put(dqkv, shape_.qkv_width(), sequence, shape_.key_column(group), T{1}, dk);  // q was scaled already
     shape_.put(dqkv, shape_.qkv_width(), sequence, shape_.value_column(group), T{1}, dv, shape_.value);
@@ -144,31 +145,38 @@ class PackedGradients {
   const Heads& shape_;
 };
 
+/// Which of the model's heads a rank has, by the place of its packed qkv; all where that has none.
+struct GlobalHeads {
+  GlobalHeads(const Place& qkv, const Heads& local) : all(local.heads) {
+    if (qkv.shard == nullptr) return;
+    first = qkv.box.offset[2] * local.group;
+    all = qkv.shard->dims[2].extent * local.group;
+  }
+  std::uint64_t first = 0, all;
+};
+
 /// Attention dropout by element ((sequence * heads + head) * length + query) * length + key, all global: the place of
 /// qkv gives sequence, head and length. So every cut of sequences, heads and positions drops the same.
 class ProbabilityDropout {
  public:
   ProbabilityDropout(const Kernel& k, const KernelContext& context, const Place& qkv, const Heads& heads)
-      : key_(k, context), length_(heads.length), heads_(heads.heads) {
+      : key_(k, context), length_(heads.length), heads_(qkv, heads) {
     if (qkv.shard == nullptr) return;
     length_ = qkv.shard->dims[0].extent;
     first_sequence_ = qkv.box.offset[1];
-    first_head_ = qkv.box.offset[2] * heads.group;
-    heads_ = qkv.shard->dims[2].extent * heads.group;
   }
   /// Element of key 0 for the query at a global position, in a local sequence and head.
   [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t row(std::uint64_t sequence, std::uint64_t head,
                                                    std::uint64_t query) const {
-    return (((first_sequence_ + sequence) * heads_ + first_head_ + head) * length_ + query) * length_;
+    return (((first_sequence_ + sequence) * heads_.all + heads_.first + head) * length_ + query) * length_;
   }
   [[nodiscard]] ORRERY_ON_DEVICE bool keeps(std::uint64_t element) const { return key_.keeps(element); }
 
  private:
   DropoutKey key_;
   std::uint64_t length_;
-  std::uint64_t heads_;
+  GlobalHeads heads_;
   std::uint64_t first_sequence_ = 0;
-  std::uint64_t first_head_ = 0;
 };
 
 }  // namespace orrery::cpu

@@ -18,6 +18,7 @@ struct HostKernel {
 [[nodiscard]] std::span<const HostKernel> adafactor_kernels();
 [[nodiscard]] std::span<const HostKernel> flash_attention_kernels();
 [[nodiscard]] std::span<const HostKernel> part_attention_kernels();
+[[nodiscard]] std::span<const HostKernel> sink_attention_kernels();
 [[nodiscard]] std::span<const HostKernel> ring_scores_kernels();
 [[nodiscard]] std::span<const HostKernel> unfused_attention_kernels();
 [[nodiscard]] std::span<const HostKernel> loss_kernels();

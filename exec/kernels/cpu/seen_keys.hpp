@@ -11,8 +11,7 @@ namespace orrery::cpu {
 /// what a query sees stands before that of an earlier query.
 class SeenKeys {
  public:
-  explicit SeenKeys(const Kernel& k)
-      : causal_(k.options.causal), chunked_(k.options.chunked), window_(k.window) {}
+  explicit SeenKeys(const Kernel& k) : causal_(k.options.causal), chunked_(k.options.chunked), window_(k.window) {}
 
   /// The keys that a query sees are [first, end) of a sequence of this length.
   [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t first(std::uint64_t query) const {

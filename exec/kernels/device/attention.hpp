@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "exec/kernels/cpu/heads.hpp"
+#include "exec/kernels/cpu/score_rule.hpp"
 #include "exec/kernels/cpu/seen_keys.hpp"
 #include "exec/kernels/device/launcher.hpp"
 
@@ -37,11 +38,12 @@ template <class T>
   return static_cast<T>(k.options.dropout ? 1.0 / (1.0 - k.parameter) : 1.0);
 }
 
-/// A row of scores becomes its softmax, with a block for each (sequence, head, query).
+/// A row of products becomes that of scores, and then its softmax, with a block for each (sequence, head, query).
 template <class T>
 struct SoftmaxForward {
-  Elements scores, mask, dropped;
+  Elements scores, mask, dropped, sinks, lse;  ///< sinks: none where data is null
   ProbabilityMask dropout;
+  cpu::ScoreRule<T> rule;
   std::uint64_t heads, length;
   T inverse;  ///< of what dropout keeps
   cpu::SeenKeys seen;
@@ -52,19 +54,22 @@ struct SoftmaxForward {
     const std::uint64_t sequence = row / length / heads;
     const std::uint64_t low = seen.first(query), end = seen.end(query, length);
     const std::uint64_t first = row * length;
-    T most = -std::numeric_limits<T>::infinity();
+    const bool has_sink = sinks.data != nullptr;
+    const T sink = has_sink ? sinks.load<T>(head) : -std::numeric_limits<T>::infinity();
+    const T slope = rule.slope(head);
+    const auto score = [&](std::uint64_t j) { return rule.score(scores.load<T>(first + j), slope, query, j); };
+    T most = sink;
     for (std::uint64_t j = low + b.thread(); j < end; j += b.threads()) {
-      const T v = scores.load<T>(first + j);
+      const T v = score(j);
       most = most < v ? v : most;
     }
     most = b.largest(most);
     T sum{0};
-    for (std::uint64_t j = low + b.thread(); j < end; j += b.threads()) {
-      sum += std::exp(scores.load<T>(first + j) - most);
-    }
-    sum = b.sum(sum);
+    for (std::uint64_t j = low + b.thread(); j < end; j += b.threads()) sum += std::exp(score(j) - most);
+    sum = b.sum(sum) + (has_sink ? std::exp(sink - most) : T{0});
+    if (has_sink && b.thread() == 0) lse.store(row, most + std::log(sum));
     for (std::uint64_t j = b.thread(); j < length; j += b.threads()) {
-      const T p = low <= j && j < end ? std::exp(scores.load<T>(first + j) - most) / sum : T{0};
+      const T p = low <= j && j < end ? std::exp(score(j) - most) / sum : T{0};
       scores.store(first + j, p);
       if (!dropout.on) continue;
       const bool kept = dropout.keeps(sequence, head, query, j);
@@ -133,13 +138,16 @@ class UnfusedAttention {
       p.a = query(o[N::qkv], sequence, member);
       p.b = key(o[N::qkv], sequence, true);
       p.c = scores(o[N::probabilities], sequence, member, square);
-      p.alpha = s_.scale();
+      p.alpha = s_.scale;
       l_.multiply(p);
     });
     SoftmaxForward<T> f{Elements(o[N::probabilities]),
                         elements_if(o, N::mask),
                         elements_if(o, N::dropped),
+                        elements_if(o, N::sinks),
+                        elements_if(o, N::lse),
                         probability_mask(k_, c, o[N::qkv].place),
+                        cpu::ScoreRule<T>(k_, o[N::qkv].place, s_),
                         s_.heads,
                         s_.length,
                         kept_factor<T>(k_),
@@ -181,13 +189,13 @@ class UnfusedAttention {
         q.a = scores(dscores, sequence, member, square);
         q.b = key(o[N::qkv], sequence, false);
         q.c = query(dqkv, sequence, member);
-        q.alpha = s_.scale();
+        q.alpha = s_.scale;
         l_.multiply(q);
         Product p = product(s_.length, s_.dim, s_.length);
         p.a = transposed(scores(dscores, sequence, member, square));
         p.b = query(o[N::qkv], sequence, member);
         p.c = {Elements(dk, type), false, s_.dim, s_.length * s_.dim};
-        p.alpha = s_.scale();
+        p.alpha = s_.scale;
         p.add = member > 0;
         l_.multiply(p);
         Product w = product(s_.length, s_.value, s_.length);

@@ -75,8 +75,9 @@ template <class T>
 template <class T>
 struct FlashForward {
   FlashShape s;
-  Elements qkv, context, lse;
+  Elements qkv, context, lse, sinks;  ///< sinks: none where data is null
   ProbabilityMask dropout;
+  cpu::ScoreRule<T> rule;
   T scale, inverse;
 
   [[nodiscard]] static std::uint64_t shared_elements(const FlashShape& s) {
@@ -99,9 +100,12 @@ struct FlashForward {
     T* shrink = total + s.tile;
     take_tile<T>(b, s, qkv, i0, s.qkv_width, sequence, s.query_column(head), s.dim, scale, q);
     for (std::uint64_t i = b.thread(); i < s.tile * s.value; i += b.threads()) sum[i] = T{0};
+    // A sink is a key without a value, which every query meets first.
+    const bool has_sink = sinks.data != nullptr;
+    const T slope = rule.slope(head);
     for (std::uint64_t i = b.thread(); i < s.tile; i += b.threads()) {
-      most[i] = std::numeric_limits<T>::lowest();
-      total[i] = T{0};
+      most[i] = has_sink ? sinks.load<T>(head) : std::numeric_limits<T>::lowest();
+      total[i] = has_sink ? T{1} : T{0};
     }
     for (std::uint64_t j0 = 0; j0 < s.length; j0 += s.tile) {
       if (!s.tiles_meet(i0, j0)) continue;
@@ -111,7 +115,8 @@ struct FlashForward {
       take_tile<T>(b, s, qkv, j0, s.qkv_width, sequence, column + s.dim, s.value, T{1}, v);
       b.sync();
       for (std::uint64_t e = b.thread(); e < s.tile * s.tile; e += b.threads()) {
-        p[e] = dot(q + e / s.tile * s.dim, k + e % s.tile * s.dim, s.dim);
+        const T product = dot(q + e / s.tile * s.dim, k + e % s.tile * s.dim, s.dim);
+        p[e] = rule.score(product, slope, i0 + e / s.tile, j0 + e % s.tile);
       }
       b.sync();
       for (std::uint64_t i = b.thread(); i < s.tile; i += b.threads()) {
@@ -155,6 +160,7 @@ struct FlashGradients {
   FlashShape s;
   Elements dcontext, qkv, context, lse, dqkv, accumulator;
   ProbabilityMask dropout;
+  cpu::ScoreRule<T> rule;
   T scale, inverse;
 
   /// Row sums of dC C, and log-sum-exps, for a tile of queries, whose dC has been loaded.
@@ -177,15 +183,17 @@ struct FlashGradients {
   ORRERY_KERNEL_BODY void scores(Block& b, std::uint64_t i0, std::uint64_t j0, std::uint64_t sequence,
                                  std::uint64_t head, const T* q, const T* k, const T* v, const T* dc, const T* dots,
                                  const T* lses, T* p, T* ds) const {
+    const T slope = rule.slope(head);
     for (std::uint64_t e = b.thread(); e < s.tile * s.tile; e += b.threads()) {
       const std::uint64_t i = e / s.tile;
       const std::uint64_t j = e % s.tile;
       T probability{0};
       T gradient{0};
       if (s.sees(i0 + i, j0 + j)) {
-        const T whole = std::exp(dot(q + i * s.dim, k + j * s.dim, s.dim) - lses[i]);
+        const T capped = rule.capped(dot(q + i * s.dim, k + j * s.dim, s.dim));
+        const T whole = std::exp(capped + rule.fall(slope, i0 + i, j0 + j) - lses[i]);
         const T kept = dropout.keeps(sequence, head, i0 + i, j0 + j) ? inverse : T{0};
-        gradient = whole * (dot(dc + i * s.value, v + j * s.value, s.value) * kept - dots[i]);
+        gradient = whole * (dot(dc + i * s.value, v + j * s.value, s.value) * kept - dots[i]) * rule.derivative(capped);
         probability = whole * kept;
       }
       p[e] = probability;
@@ -327,12 +335,20 @@ bool run_flash_attention(Launcher& l, const Kernel& k, const NamedOperands& o, c
   const bool forward = k.kind == KernelKind::attention_flash_forward;
   const cpu::Heads heads(k);
   const ProbabilityMask dropout = probability_mask(k, c, o[N::qkv].place);
-  const auto scale = static_cast<T>(heads.scale());
+  const cpu::ScoreRule<T> rule(k, o[N::qkv].place, heads);
+  const auto scale = static_cast<T>(heads.scale);
   const T inverse = kept_factor<T>(k);
   const auto blocks = [](const FlashShape& s, std::uint64_t of_heads) { return s.batch * of_heads * s.tiles(); };
   if (forward) {
     const FlashShape s = flash_shape<T, FlashForward<T>>(l, k);
-    const FlashForward<T> f{s,      Elements(o[N::qkv]), Elements(o[N::context]), Elements(o[N::lse]), dropout, scale,
+    const FlashForward<T> f{s,
+                            Elements(o[N::qkv]),
+                            Elements(o[N::context]),
+                            Elements(o[N::lse]),
+                            elements_if(o, N::sinks),
+                            dropout,
+                            rule,
+                            scale,
                             inverse};
     for_each_row(l, blocks(s, s.heads), f, usual_threads, f.shared_elements(s) * sizeof(T));
     return true;
@@ -345,6 +361,7 @@ bool run_flash_attention(Launcher& l, const Kernel& k, const NamedOperands& o, c
                       Elements(o[N::dqkv]),
                       Elements(o[N::dq_accumulator]),
                       dropout,
+                      rule,
                       scale,
                       inverse};
   for_each_row(l, blocks(g.s, g.s.heads), FlashBackwardQueries<T>{g}, usual_threads,

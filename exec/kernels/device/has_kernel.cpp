@@ -10,6 +10,8 @@ bool has_kernel(const Kernel& k, std::span<const Operand> operands) {
   if (std::any_of(operands.begin(), operands.end(), [](const Operand& o) { return o.dtype == DType::f8; })) {
     return k.kind == KernelKind::fill || (k.kind == KernelKind::adam_update && k.options.scaled);
   }
+  // Its derivative needs the products again, which the body does not make.
+  if (k.kind == KernelKind::attention_unfused_backward && k.softcap > 0.0) return false;
   return row_of(k.kind).traits.gpu;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "exec/kernels/kernel_runner.hpp"
 
@@ -12,9 +13,11 @@ namespace orrery::reference {
 void gemm(const Kernel&, std::span<const Operand>);
 
 /// The context of attention, which is the same for unfused and flash forward. Writes only the context; there is no
-/// dropout.
-void attention_forward(const Kernel&, const Operand& qkv, const Operand& context);
-/// Writes only dqkv; no dropout.
-void attention_backward(const Kernel&, const Operand& dcontext, const Operand& qkv, const Operand& dqkv);
+/// dropout. A logit for each head in `sinks` stands beside those of the keys.
+void attention_forward(const Kernel&, const Operand& qkv, const Operand& context,
+                       const std::vector<double>& sinks = {});
+/// Writes only dqkv, and returns the gradients of the sinks; no dropout.
+std::vector<double> attention_backward(const Kernel&, const Operand& dcontext, const Operand& qkv, const Operand& dqkv,
+                                       const std::vector<double>& sinks = {});
 
 }  // namespace orrery::reference

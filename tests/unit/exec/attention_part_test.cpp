@@ -16,11 +16,17 @@ struct Cut {
   std::uint64_t own;
   std::uint32_t heads, kv_heads, dim;
   bool zigzag, causal;
+  std::uint64_t window = 0;
+  bool chunked = false;
+  double scale = 0.0, softcap = 0.0;
+  bool alibi = false;
+  std::vector<double> sinks = {};  ///< by head
 
   [[nodiscard]] Shard shard() const {
     ShardDim positions{ranks * own, ranks * own, {Axis::context}, false};
     if (zigzag) positions.zigzag = ranks;
-    return {positions, {batch, batch, {}, false}};
+    const std::uint64_t group = width() / kv_heads;
+    return {positions, {batch, batch, {}, false}, {kv_heads, kv_heads, {}, false}, {group, group, {}, false}};
   }
   [[nodiscard]] std::uint64_t width() const { return (heads + 2 * kv_heads) * dim; }
   [[nodiscard]] Kernel kernel_of(KernelKind kind, std::uint64_t positions) const {
@@ -32,6 +38,11 @@ struct Cut {
     k.kv_heads = kv_heads;
     k.head_dim = dim;
     k.options.causal = causal;
+    k.window = window;
+    k.options.chunked = chunked;
+    k.scale = scale;
+    k.softcap = softcap;
+    k.options.alibi = alibi;
     return k;
   }
   /// Row of the whole that is row i of the rank.
@@ -64,18 +75,25 @@ struct Cut {
 TEST_CASE("attention in parts equals attention on whole sequences, forward and backward", "[kernels]") {
   const Cut c = GENERATE(Cut{2, 1, 4, 2, 1, 4, false, true}, Cut{2, 2, 6, 4, 2, 3, true, true},
                          Cut{3, 1, 70, 2, 2, 4, true, true}, Cut{3, 2, 2, 1, 1, 2, false, false},
-                         Cut{1, 1, 5, 2, 1, 2, false, true});
-  CAPTURE(c.ranks, c.batch, c.own, c.heads, c.kv_heads, c.dim, c.zigzag, c.causal);
+                         Cut{1, 1, 5, 2, 1, 2, false, true}, Cut{3, 2, 6, 2, 1, 4, false, true, 4},
+                         Cut{3, 1, 70, 2, 2, 4, true, true, 75}, Cut{2, 1, 6, 2, 1, 4, true, true, 5, true},
+                         Cut{4, 1, 40, 2, 1, 4, false, true, 64, true, 0.3},
+                         Cut{2, 1, 6, 4, 2, 3, true, true, 0, false, 0.0, 1.2, false, {0.3, -2.0, 3.0, 0.0}},
+                         Cut{2, 2, 70, 2, 2, 4, false, true, 100, false, 0.0, 0.9, true, {1.0, -1.0}},
+                         Cut{3, 1, 4, 4, 2, 3, true, true, 0, false, 0.7, 0.0, true});
+  CAPTURE(c.ranks, c.batch, c.own, c.heads, c.kv_heads, c.dim, c.zigzag, c.causal, c.window, c.chunked, c.softcap,
+          c.alibi, c.sinks);
   const std::uint64_t all = c.ranks * c.own, rows = all * c.batch;
   const std::uint64_t features = c.heads * c.dim, keys = c.own * c.batch * c.kv_heads * 2 * c.dim;
   Memory qkv = Memory::random(DType::f64, rows * c.width(), 1);
   Memory dcontext = Memory::random(DType::f64, rows * features, 2);
   Memory whole(DType::f64, rows * features), dwhole(DType::f64, rows * c.width());
   const Kernel on_all = c.kernel_of(KernelKind::attention_flash_forward, all);
-  reference::attention_forward(on_all, qkv.operand(), whole.operand());
-  reference::attention_backward(on_all, dcontext.operand(), qkv.operand(), dwhole.operand());
+  reference::attention_forward(on_all, qkv.operand(), whole.operand(), c.sinks);
+  reference::attention_backward(on_all, dcontext.operand(), qkv.operand(), dwhole.operand(), c.sinks);
 
   const Shard shard = c.shard();
+  Memory sinks = Memory::of(DType::f64, c.sinks);
   std::vector<Memory> own, kv, context, lse, dq, dkv;
   for (std::uint32_t r = 0; r < c.ranks; ++r) {
     own.push_back(c.part(qkv, r));
@@ -92,8 +110,12 @@ TEST_CASE("attention in parts equals attention on whole sequences, forward and b
       Kernel k = c.kernel_of(KernelKind::attention_part_forward, c.own);
       k.site = static_cast<std::uint8_t>(back);
       Memory& from = kv[(r + c.ranks - back) % c.ranks];
-      run(k, {Cut::placed(own[r], shard, r, c.own), Cut::placed(from, shard, r, c.own), part.operand(),
-              part_lse.operand()});
+      std::vector<Operand> operands{Cut::placed(own[r], shard, r, c.own), Cut::placed(from, shard, r, c.own),
+                                    part.operand(), part_lse.operand()};
+      // Sinks count once.
+      k.options.sinks = back == 0 && !c.sinks.empty();
+      if (k.options.sinks) operands.push_back(sinks.operand());
+      run(k, operands);
       if (back == 0) {
         context[r] = part;
         lse[r] = part_lse;
@@ -163,9 +185,10 @@ TEST_CASE("attention in parts meets the keys of the rank that an inner ring's pl
 // Scores with all ranks' keys come one after the other, then their softmax, then values. Backward come the sums over
 // ranks of each rank's gradients of all keys and values.
 TEST_CASE("ring self-attention, kernel by kernel, equals attention on whole sequences", "[kernels]") {
-  const Cut c = GENERATE(Cut{2, 1, 4, 2, 1, 4, false, true}, Cut{3, 2, 2, 4, 2, 3, false, false},
-                         Cut{4, 1, 3, 2, 2, 2, false, true});
-  CAPTURE(c.ranks, c.batch, c.own, c.heads, c.kv_heads, c.dim, c.causal);
+  const Cut c =
+      GENERATE(Cut{2, 1, 4, 2, 1, 4, false, true}, Cut{3, 2, 2, 4, 2, 3, false, false},
+               Cut{4, 1, 3, 2, 2, 2, false, true}, Cut{2, 2, 5, 4, 2, 3, false, true, 0, false, 0.3, 0.0, true});
+  CAPTURE(c.ranks, c.batch, c.own, c.heads, c.kv_heads, c.dim, c.causal, c.scale, c.alibi);
   const std::uint64_t all = c.ranks * c.own, rows = all * c.batch, features = c.heads * c.dim;
   Memory qkv = Memory::random(DType::f64, rows * c.width(), 1),
          dcontext = Memory::random(DType::f64, rows * features, 2);

@@ -32,6 +32,14 @@ Kernel attention(KernelKind kind, DType t, bool causal, std::uint32_t kv_heads, 
   k.options.causal = causal;
   return k;
 }
+/// Gives each number of key heads another kind of causal attention.
+void shape_scores(Kernel& k) {
+  if (!k.options.causal) return;
+  k.window = k.kv_heads == 1 ? 0 : 9 + k.kv_heads;
+  k.options.chunked = k.kv_heads == 2;
+  k.options.alibi = k.kv_heads != 2;
+  k.scale = k.kv_heads == 2 ? 0.2 : 0.0;
+}
 std::uint64_t qkv_width(const Kernel& k) {
   const std::uint64_t value = k.value_dim > 0 ? k.value_dim : k.head_dim;
   return k.kv_heads * ((k.heads / k.kv_heads + 1) * k.head_dim + value);
@@ -249,6 +257,7 @@ TEST_CASE("a GPU's attention computes what the host's does", "[gpu-bodies]") {
       for (const bool dropout : {false, true}) {
         const std::uint32_t value_dim = causal ? 0 : 6;
         Kernel k = attention(KernelKind::attention_unfused_forward, t, causal, kv_heads, value_dim);
+        shape_scores(k);
         k.options.dropout = dropout;
         k.parameter = dropout ? 0.25 : 0.0;
         k.site = 2;
@@ -257,6 +266,12 @@ TEST_CASE("a GPU's attention computes what the host's does", "[gpu-bodies]") {
         if (dropout) m.push_back(Memory(DType::u8, square));
         if (dropout) m.push_back(zeros(t, square));
         compare({k, m, {}, w}, loose);
+        Kernel sinking = k;
+        sinking.options.sinks = true;
+        Memories with_sinks = m;
+        with_sinks.push_back(values(t, 4, 9));
+        with_sinks.push_back(zeros(s, 2 * 4 * 37));
+        compare({sinking, with_sinks, {}, w}, loose);
 
         Memories after = m;
         KernelContext context;
@@ -276,7 +291,11 @@ TEST_CASE("a GPU's attention computes what the host's does", "[gpu-bodies]") {
 
         Kernel flash = k;
         flash.kind = KernelKind::attention_flash_forward;
+        flash.softcap = kv_heads == 1 ? 1.5 : 0.0;
         Memories f{m[0], m[1], zeros(s, 2 * 4 * 37)};
+        sinking = flash;
+        sinking.options.sinks = true;
+        compare({sinking, {f[0], f[1], f[2], values(t, 4, 9)}, {}, w}, loose);
         compare({flash, f, {}, w}, loose);
         Case flashed{flash, f, {}, w};
         run_kernel(flash, operands_of(flashed, f), context);

@@ -18,7 +18,7 @@ Kernel kernel(KernelKind kind) {
 template <class Visit>
 void for_each_kernel(Visit visit) {
   for (std::size_t kind = 0; kind < kernel_kind_count; ++kind) {
-    for (unsigned chosen = 0; chosen < 1U << 10; ++chosen) {
+    for (unsigned chosen = 0; chosen < 1U << 11; ++chosen) {
       Kernel k = kernel(static_cast<KernelKind>(kind));
       const auto is = [&](unsigned option) { return (chosen >> option & 1U) != 0; };
       k.options.bias = is(0);
@@ -31,6 +31,7 @@ void for_each_kernel(Visit visit) {
       k.options.loads = is(7);
       k.options.residual = is(8);
       k.depth = is(9) ? 3 : 0;
+      k.options.sinks = is(10);
       visit(k);
     }
   }
@@ -86,10 +87,13 @@ TEST_CASE("an operand that repeats moves those behind it", "[kernel]") {
   CHECK(places[OperandName::norm] == 4);
 }
 
-TEST_CASE("attention looks at places where dropout makes it", "[kernel]") {
-  // What dropout keeps follows from an element's global place.
+TEST_CASE("attention looks at places where dropout or slopes make it", "[kernel]") {
+  // What dropout keeps follows from an element's global place, and a slope from the model's head.
   Kernel k = kernel(KernelKind::attention_flash_forward);
   CHECK(!holds(row_of(k.kind).traits.placed, k));
   k.options.dropout = true;
+  CHECK(holds(row_of(k.kind).traits.placed, k));
+  k.options.dropout = false;
+  k.options.alibi = true;
   CHECK(holds(row_of(k.kind).traits.placed, k));
 }

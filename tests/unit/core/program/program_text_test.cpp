@@ -63,10 +63,13 @@ TEST_CASE("every field of a Program survives the text", "[program_text]") {
   k.kind = KernelKind::adam_update;
   k.pass = Pass::optimizer;
   k.compute = DType::f16;
-  k.options = {true, true, true, true, true, true, true, true, true, true};
+  k.options = {true, true, true, true, true, true, true, true, true, true, true, true, true, true, true, true, true};
   k.site = 255;
   k.batch = k.heads = k.kv_heads = k.head_dim = 4294967295U;
   k.rows = k.columns = k.depth = 18446744073709551615U;
+  k.window = 18446744073709551615U;
+  k.scale = 1.0 / 7.0;
+  k.softcap = 1e-300;
   k.parameter = 1.0 / 3.0;  // shortest text that reads back to the same bits
   block.kernels = {k, Kernel{}};
   block.views = {{BufferId{1}, 5, 7, View::Use::accumulate, -128, {Axis::tensor, Axis::data}},

@@ -131,6 +131,17 @@ TEST_CASE("operands match the kernel's table and shape", "[verify]") {
   CHECK(code({{"write half)", "accumulate half)"}}) == "program.uninitialized");
 }
 
+TEST_CASE("a window needs a causal mask, and chunks a length", "[verify]") {
+  const auto attends = [](const std::string& how) {
+    return after({{"gemm forward f32 rows=4 columns=4 depth=8 (read hidden, read weights, write half)",
+                   "attention_flash_forward forward f32 rows=4 batch=1 heads=1 kv_heads=1 head_dim=2 " + how +
+                       " (read hidden[0:24], write half[0:8], write half[8:12])"}})[0]
+        .message;
+  };
+  CHECK(attends("window=2") == "a window of 2 needs a causal mask (block forward, op 1)");
+  CHECK(attends("causal chunked") == "chunks have no length (block forward, op 1)");
+}
+
 TEST_CASE("collectives, exchanges and copies have the operands of their kind", "[verify]") {
   CHECK(after({{"all_gather tensor (read half, write hidden@1)", "all_gather tensor (read half, write half)"}})[0]
             .message == "16 elements are not 2 parts of 16 (block forward, op 3)");

@@ -115,6 +115,40 @@ TEST_CASE("Unfused attention passes its matrix through memory", "[attention]") {
   CHECK(KernelCost(cluster.device, round_calibration()).attention(k, Bytes::of(1e6)).base() > (1e6 + 5 * pass) / 500e9);
 }
 
+// 1024 positions with a window of 256 see 256 * 257 / 2 + 768 * 256 = 229,504 pairs, chunks of 256 4 * 256 * 257 / 2 =
+// 131,584. Of each, in 2 sequences and 4 heads: 4 * 64 FLOPs forward, at 50 TFLOP/s x 256 / (256 + 256).
+TEST_CASE("Flash attention takes the time of the pairs that a window leaves", "[attention]") {
+  const ClusterSpec cluster = round_cluster(1, 8);
+  Calibration c = round_calibration();
+  c.attention[0].sequence_half = 256.0;
+  const KernelCost cost(cluster.device, c);
+  Kernel k = attention(KernelKind::attention_flash_forward, true);
+  k.window = 256;
+  CHECK(close(cost.attention(k, Bytes::of(1.0)), Seconds::of(229504.0 * 8 * 256 / 25e12 + 2e-6)));
+  k.options.chunked = true;
+  CHECK(close(cost.attention(k, Bytes::of(1.0)), Seconds::of(131584.0 * 8 * 256 / 25e12 + 2e-6)));
+  // A window of the sequence or more is none.
+  k.options.chunked = false;
+  k.window = 1024;
+  CHECK(cost.attention(k, Bytes::of(1.0)) ==
+        cost.attention(attention(KernelKind::attention_flash_forward, true), Bytes::of(1.0)));
+}
+
+// The unfused kernels multiply the whole square and mask it. A soft cap's derivative makes the scores again: 5 products
+// where 4 were.
+TEST_CASE("Unfused attention takes the time of the square, whatever a window leaves", "[attention]") {
+  const ClusterSpec cluster = round_cluster(1, 8);
+  const KernelCost cost(cluster.device, round_calibration());
+  const Bytes touched = Bytes::of(1e6);
+  Kernel k = attention(KernelKind::attention_unfused_backward, true);
+  const Seconds plain = cost.attention(k, touched);
+  k.window = 10;
+  CHECK(cost.attention(k, touched) == plain);
+  const double products = plain.base() - 5 * 2e-6 - memory_traffic(k, touched).base() / 500e9;
+  k.softcap = 50.0;
+  CHECK(close(cost.attention(k, touched), plain + Seconds::of(products / 4)));
+}
+
 TEST_CASE("An embedding lookup reads the rows it needs, not the table", "[memory]") {
   Kernel k;
   k.kind = KernelKind::embed_forward;
