@@ -159,7 +159,7 @@ bool alike(const State& c, const Chunk& a, const Chunk& b) {
   if (a.head != b.head || a.layers != b.layers || a.embedding != b.embedding) return false;
   for (std::uint32_t l = 0; l < a.layers; ++l) {
     const std::uint32_t of_a = a.low_layer + l, of_b = b.low_layer + l;
-    if (&c.kind_of(of_a) != &c.kind_of(of_b) || c.weights_on_host[of_a] != c.weights_on_host[of_b]) return false;
+    if (&c.module_of(of_a) != &c.module_of(of_b) || c.weights_on_host[of_a] != c.weights_on_host[of_b]) return false;
   }
   return true;
 }

@@ -24,20 +24,19 @@ namespace {
 // Ranks that ZeRO makes hold only a part in host memory bring up that part and gather the rest from each other, so that
 // all links to hosts share the work.
 
-/// The kind of the layers with this copy_case().
-const LayerKind& kind_of_case(const State& s, std::size_t of) { return s.kinds[of / 2]; }
-BlockId block_of_case(const State& s, Phase phase, std::size_t of) {
-  const LayerBlocks& blocks = s.blocks(phase)[kind_of_case(s, of)];
-  return of % 2 == 1 && blocks.recomputed != no_block ? blocks.recomputed : blocks.plain;
+/// The block that the layer runs without copies.
+BlockId block_without(const State& s, Phase phase, std::uint32_t layer) {
+  const LayerBlocks& blocks = s.blocks(phase)[s.kind_of(layer)];
+  return s.recomputes[layer] && blocks.recomputed != no_block ? blocks.recomputed : blocks.plain;
 }
-std::string name_of_kind(const State& s, const LayerKind& kind) {
+std::string name_of_module(const State& s, const LayerKind& kind) {
   return s.program.parameter_tables[(s.*kind.module).table].module;
 }
 
 /// Buffers of a layer that live from its forward to its backward pass.
-std::vector<BufferId> kept_by(const State& s, std::size_t of) {
+std::vector<BufferId> kept_by(const State& s, std::uint32_t layer) {
   const auto block = [&](Phase phase) -> const Block* {
-    const BlockId id = block_of_case(s, phase, of);
+    const BlockId id = block_without(s, phase, layer);
     return id == no_block ? nullptr : &s[id].block;
   };
   const auto frees = [](const Block* in, BufferId b) {
@@ -65,11 +64,10 @@ class Builder {
     copying_.last_down.fill(no_block);
     copying_.first_up.fill(no_block);
     copying_.first_weights.fill(no_block);
-    for (const LayerKind& kind : s.kinds) {
-      if (kind.prediction > 0 || !s.offloads_activations()) continue;
-      for (const std::size_t of : {2 * std::size_t{kind.number}, 2 * std::size_t{kind.number} + 1}) {
-        for (const BufferId b : kept_by(s, of)) kept_[of].push_back(below(b));
-      }
+    for (std::uint32_t l = 0; l < s.model.layers && s.offloads_activations(); ++l) {
+      std::vector<Kept>& kept = kept_[kept_case(s, l)];
+      if (!kept.empty()) continue;
+      for (const BufferId b : kept_by(s, l)) kept.push_back(below(b));
     }
   }
 
@@ -103,7 +101,6 @@ class Builder {
 
   void chunk(const Chunk& whole) {
     for (std::uint32_t l = whole.low_layer; l < whole.low_layer + whole.layers; ++l) {
-      const std::size_t of = copy_case(s_, l);
       const LayerCopies forward = layer_copies(s_, whole, Phase::forward, l);
       const LayerCopies backward = layer_copies(s_, whole, Phase::backward, l);
       for (std::size_t p = 0; p < module_phases; ++p) {
@@ -111,17 +108,17 @@ class Builder {
         if (!is_forward(phase) && !is_backward(phase)) continue;
         const LayerCopies& copies = is_forward(phase) ? forward : backward;
         if (!copies.any()) continue;
-        BlockId& block = copying_.layer[p][of][copies.number()];
-        const BlockId base = block == no_block ? block_of_case(s_, phase, of) : no_block;
-        if (base != no_block) block = with_copies(base, phase, of, copies);
+        BlockId& block = copying_.layer[p][block_case(s_, l)][copies.number()];
+        const BlockId base = block == no_block ? block_without(s_, phase, l) : no_block;
+        if (base != no_block) block = with_copies(base, phase, l, copies);
       }
     }
     if (whole.layers == 0) return;
     const std::uint32_t top = whole.low_layer + whole.layers - 1;
     for (const std::uint32_t l : {whole.low_layer, top}) begin_weights(s_.kind_of(l));
-    const std::size_t of = copy_case(s_, top);
+    const std::size_t of = kept_case(s_, top);
     if (!s_.activations_on_host[top] || copying_.last_down[of] != no_block) return;
-    const std::string name = name_of_kind(s_, s_.kind_of(top));
+    const std::string name = name_of_module(s_, s_.kind_of(top));
     BlockBuilder down(s_, name + ".down", Pass::forward, Section::model);
     go_down(down, of, 0);
     free_device(down, of, 0);
@@ -135,12 +132,12 @@ class Builder {
   }
 
   void begin_weights(const LayerKind& kind) {
-    const bool any =
-        std::any_of(kind.layers.begin(), kind.layers.end(), [&](std::uint32_t l) { return s_.weights_on_host[l]; });
-    if (!any || copying_.first_weights[kind.number] != no_block) return;
-    BlockBuilder first(s_, name_of_kind(s_, kind) + ".weights", Pass::forward, Section::model);
+    const std::vector<std::uint32_t> layers = s_.layers_with_module(kind);
+    const bool any = std::any_of(layers.begin(), layers.end(), [&](std::uint32_t l) { return s_.weights_on_host[l]; });
+    if (!any || copying_.first_weights[kind.weights] != no_block) return;
+    BlockBuilder first(s_, name_of_module(s_, kind) + ".weights", Pass::forward, Section::model);
     bring_weights(first, kind, 0);
-    copying_.first_weights[kind.number] = first.finish(s_);
+    copying_.first_weights[kind.weights] = first.finish(s_);
   }
 
   void memory(BlockBuilder& b, bool alloc, BufferId what, std::int8_t shift) {
@@ -235,14 +232,21 @@ class Builder {
     return found;
   }
 
-  BlockId with_copies(BlockId block, Phase phase, std::size_t of, const LayerCopies& copies) {
+  /// The first kind whose weights have the number.
+  [[nodiscard]] const LayerKind& kind_with_weights(std::size_t weights) const {
+    return *std::find_if(s_.kinds.begin(), s_.kinds.end(), [&](const LayerKind& k) { return k.weights == weights; });
+  }
+
+  BlockId with_copies(BlockId block, Phase phase, std::uint32_t layer, const LayerCopies& copies) {
     const Draft& base = s_[block];  // until finish() adds another
-    const Module& module = s_.*kind_of_case(s_, of).module;
+    const LayerKind& kind = s_.kind_of(layer);
+    const Module& module = s_.*kind.module;
+    const std::size_t of = kept_case(s_, layer);
     BlockBuilder b(s_, base);
     Draft& draft = b.draft();
     draft.entry_tails = LaneList();
     if (copies.awaits) draft.block.name += ".awaits";
-    const auto other = [&](std::size_t kind) { return kind == kind_of_case(s_, of).number ? "" : "-of-other"; };
+    const auto other = [&](std::size_t weights) { return weights == kind.weights ? "" : "-of-other"; };
     const auto way = [&](const char* name, std::uint8_t which) {
       if (which == 0) return;
       draft.block.name += name + std::string(other((which - 1U) / 2)) + (which % 2 == 0 ? "-recomputed" : "");
@@ -255,7 +259,7 @@ class Builder {
     std::uint32_t down = 0;
     if (copies.down > 0) down = go_down(b, copies.down - 1U, -1);
     if (copies.up > 0) come_up(b, copies.up - 1U, -1, !copies.awaits);
-    if (copies.next_weights > 0) bring_weights(b, s_.kinds[copies.next_weights - 1U], backward ? -1 : 1);
+    if (copies.next_weights > 0) bring_weights(b, kind_with_weights(copies.next_weights - 1U), backward ? -1 : 1);
     bool entered = false, computed = false;
     std::uint32_t last_compute = 0;
     for (std::uint32_t i = 0; i < base.block.ops.size(); ++i) {
@@ -309,7 +313,7 @@ std::string before(const State& s) {
   if (s.drafts.empty()) return "there are no blocks";
   if (s.copying) return "copies are there already";
   const auto allocates = [](const Draft& d) { return std::any_of(d.block.ops.begin(), d.block.ops.end(), is_memory); };
-  if (!allocates(s[s.blocks(Phase::forward)[s.main_kind()].plain])) return "lifetimes are not known";
+  if (!allocates(s[s.blocks(Phase::forward)[s.kinds.front()].plain])) return "lifetimes are not known";
   if (std::any_of(s.drafts.begin(), s.drafts.end(), [](const Draft& d) { return !d.block.waits.empty(); })) {
     return "lanes are settled";
   }

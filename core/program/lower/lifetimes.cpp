@@ -196,7 +196,7 @@ void run(State& s) {
   const ModuleBlocks& updates = s.blocks(Phase::update);
   std::vector<BlockId> own_lives = {updates.embedding, updates.head};
   for (const LayerKind& kind : s.kinds) {
-    if (kind.prediction > 1) continue;  // one block for all
+    if (!s.is_first_with_module(kind)) continue;  // they have the same blocks
     for (const BlockId block : {updates[kind].plain, updates[kind].on_host, updates[kind].remote}) {
       own_lives.push_back(block);
     }

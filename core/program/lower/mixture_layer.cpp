@@ -36,7 +36,10 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
     most = most_kept_of_any(s.workload, m_.experts, m_.per_token, local_);
     kept = static_cast<double>(most_kept_of_any(s.workload, m_.experts, m_.per_token, m_.experts));
   } else {
-    const std::vector<std::uint32_t>& layers = s.main_kind().layers;
+    std::vector<std::uint32_t> layers;
+    for (std::uint32_t l = 0; l < numbered_layers(s.model); ++l) {
+      if (s.kind_of(l).mixture) layers.push_back(l);
+    }
     const bool alike = routes_alike(s.workload, m_);
     std::uint64_t of_layer = 0;
     for (const std::uint32_t layer : layers) {

@@ -405,9 +405,9 @@ void declare_parameters(State& c) {
   const StatesOn ends{!c.ends_on_host, c.ends_on_host, false};
   declare_module(c, c.embedding, embedding_table(c), Scope::stage, ends);
   for (const LayerKind& kind : c.kinds) {
-    if (kind.prediction > 1) continue;
+    if (!c.is_first_with_module(kind)) continue;
     StatesOn on{};
-    for (const std::uint32_t l : kind.layers) {
+    for (const std::uint32_t l : c.layers_with_module(kind)) {
       const Home home = c.home_of(l);
       (home == Home::device ? on.device : home == Home::states_on_host ? on.host : on.all) = true;
     }

@@ -23,7 +23,7 @@ class PostNormLayer {
     if (c_.grid) forward.enter_after_tail(collective_lane(c_.program, c_.row_group));
     if (c_.pipeline > 1) forward.enter_after_tail(receive_lane(TransferLane::forward_receive));
     emit_forward(forward);
-    c_.blocks(Phase::forward)[c_.main_kind()].plain = forward.finish(c_);
+    c_.blocks(Phase::forward)[c_.kinds.front()].plain = forward.finish(c_);
     BlockBuilder backward(c_, "layer.backward", Pass::input_gradient, Section::model);
     // The head hands down what is summed there.
     if (c_.grid) backward.enter_after_tail(collective_lane(c_.program, c_.column_group));
@@ -31,11 +31,11 @@ class PostNormLayer {
     if (c_.split_backward) {
       BlockBuilder weight(c_, "layer.weight", Pass::weight_gradient, Section::model);
       emit_backward(backward, weight);
-      c_.blocks(Phase::weight)[c_.main_kind()].plain = weight.finish(c_);
+      c_.blocks(Phase::weight)[c_.kinds.front()].plain = weight.finish(c_);
     } else {
       emit_backward(backward, backward);
     }
-    c_.blocks(Phase::backward)[c_.main_kind()].plain = backward.finish(c_);
+    c_.blocks(Phase::backward)[c_.kinds.front()].plain = backward.finish(c_);
   }
 
  private:

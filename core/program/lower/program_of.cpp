@@ -60,7 +60,7 @@ BlockId layer_block(const State& s, const Chunk& whole, Phase phase, std::uint32
   if (s.copying) {
     const LayerCopies copies = layer_copies(s, whole, phase, layer);
     if (copies.any()) {
-      return s.copying->layer[static_cast<std::size_t>(phase)][copy_case(s, layer)][copies.number()];
+      return s.copying->layer[static_cast<std::size_t>(phase)][block_case(s, layer)][copies.number()];
     }
   }
   return block_of_layer(s, s.blocks(phase), layer);
@@ -199,10 +199,10 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
   const std::uint32_t top = whole.low_layer + whole.layers - 1;
   const bool has_top = chunk.layers > 0 && end - 1 == top;
   const bool copies_top = state.copying && has_top && state.activations_on_host[top];
-  const std::size_t of_top = copies_top ? copy_case(state, top) : 0;
+  const std::size_t of_top = copies_top ? kept_case(state, top) : 0;
   if (is_backward(a.phase) || a.phase == Phase::weight) {
     if (is_backward(a.phase) && state.copying && has_top && state.weights_on_host[top])
-      run(state.copying->first_weights[state.kind_of(top).number], top);
+      run(state.copying->first_weights[state.kind_of(top).weights], top);
     if (copies_top && is_backward(a.phase)) run(state.copying->first_up[of_top], top);
     if (chunk.head) {
       for (std::uint32_t k = state.predictions; k-- > 0;) {
@@ -218,7 +218,7 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
   }
   if (is_forward(a.phase) && state.copying && state.weights_on_host[whole.low_layer] && chunk.layers > 0 &&
       chunk.low_layer == whole.low_layer) {
-    run(state.copying->first_weights[state.kind_of(whole.low_layer).number], whole.low_layer);
+    run(state.copying->first_weights[state.kind_of(whole.low_layer).weights], whole.low_layer);
   }
   if (chunk.embedding) run(blocks.embedding, 0);
   if (a.phase == Phase::update && state.offloads_states()) {

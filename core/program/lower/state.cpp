@@ -44,6 +44,10 @@ std::vector<bool> first_layers(const Plan& plan, std::uint32_t eighths) {
   return out;
 }
 
+/// Stands in for is_local until the model says so.
+bool sees_near_keys(const State&, std::uint32_t) { return false; }
+bool rotates(const ModelSpec& m, std::uint32_t) { return m.positions == PositionEncoding::rotary; }
+
 }  // namespace
 
 State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorSharding* own, OrderMemo* made)
@@ -161,19 +165,61 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
 void State::add_kinds() {
   const bool mixed = mixes_kinds(model);
   const auto layers = static_cast<std::uint32_t>(model.layers);
-  if (mixed) kinds.push_back({&State::dense_layer, 0, false, 0, {}});
-  kinds.push_back({&State::layer, static_cast<std::uint8_t>(kinds.size()), model.mixture.has_value(), 0, {}});
+  // The order of kinds: dense before mixtures, all keys before near ones, rotating before not.
+  using Traits = std::array<bool, 3>;
+  const auto traits_of = [&](std::uint32_t l) {
+    return Traits{model.mixture && is_mixture(model, l), sees_near_keys(*this, l), !rotates(model, l)};
+  };
+  std::set<Traits> all;
+  for (std::uint32_t l = 0; l < layers; ++l) all.insert(traits_of(l));
+  const auto add_kind = [&](LayerKind kind) {
+    kind.number = static_cast<std::uint8_t>(kinds.size());
+    kinds.push_back(std::move(kind));
+  };
+  const auto some = [&](std::size_t trait) {
+    return std::any_of(all.begin(), all.end(), [&](const Traits& t) { return t[trait] != (*all.begin())[trait]; });
+  };
+  for (const Traits& t : all) {
+    LayerKind kind;
+    const bool dense_among_mixtures = mixed && !t[0];
+    kind.module = dense_among_mixtures ? &State::dense_layer : &State::layer;
+    kind.weights = mixed && t[0] ? 1 : 0;
+    kind.mixture = t[0], kind.local = t[1], kind.rotates = !t[2];
+    kind.name = dense_among_mixtures ? "layer.dense" : "layer";
+    if (t[1] && some(1)) kind.name += ".local";
+    if (t[2] && some(2)) kind.name += ".unrotated";
+    add_kind(std::move(kind));
+  }
   const auto add = [&](std::uint32_t number, std::size_t kind) {
     kinds[kind].layers.push_back(number);
     kind_numbers.push_back(static_cast<std::uint8_t>(kind));
   };
-  const auto transformer = [&](std::uint32_t number) { add(number, mixed && is_mixture(model, number) ? 1 : 0); };
+  const auto transformer = [&](std::uint32_t number) {
+    add(number,
+        static_cast<std::size_t>(std::distance(all.begin(), all.find(traits_of(std::min(number, layers - 1))))));
+  };
   for (std::uint32_t l = 0; l < layers; ++l) transformer(l);
   for (std::uint32_t k = 1; k <= predictions; ++k) {
-    kinds.push_back({&State::prediction, static_cast<std::uint8_t>(kinds.size()), false, k, {}});
+    LayerKind kind;
+    kind.module = &State::prediction;
+    kind.prediction = k;
+    kind.name = "prediction";
+    add_kind(std::move(kind));
     add(layers + 2 * k - 2, kinds.size() - 1);
     transformer(layers + 2 * k - 1);
   }
+}
+
+const LayerKind& State::first_with_module(const LayerKind& kind) const {
+  return *std::find_if(kinds.begin(), kinds.end(), [&](const LayerKind& k) { return k.module == kind.module; });
+}
+
+std::vector<std::uint32_t> State::layers_with_module(const LayerKind& kind) const {
+  std::vector<std::uint32_t> out;
+  for (std::uint32_t l = 0; l < kind_numbers.size(); ++l) {
+    if (kind_of(l).module == kind.module) out.push_back(l);
+  }
+  return out;
 }
 
 bool State::offloads_states() const {
@@ -195,7 +241,7 @@ bool State::offloads_activations() const {
 std::vector<const Module*> State::all_modules() const {
   std::vector<const Module*> all = {&embedding};
   for (const LayerKind& kind : kinds) {
-    if (kind.prediction <= 1) all.push_back(&(this->*kind.module));
+    if (is_first_with_module(kind)) all.push_back(&(this->*kind.module));
   }
   all.push_back(&head);
   return all;
@@ -381,7 +427,11 @@ std::uint32_t whole_chunk(const Stage& stage, std::uint32_t chunk) {
   return 0;
 }
 
-std::size_t copy_case(const State& s, std::uint32_t layer) {
+std::size_t kept_case(const State& s, std::uint32_t layer) {
+  return 2 * std::size_t{s.kind_of(layer).weights} + (s.recomputes[layer] ? 1 : 0);
+}
+
+std::size_t block_case(const State& s, std::uint32_t layer) {
   return 2 * std::size_t{s.kind_of(layer).number} + (s.recomputes[layer] ? 1 : 0);
 }
 
@@ -389,14 +439,14 @@ LayerCopies layer_copies(const State& s, const Chunk& whole, Phase phase, std::u
   LayerCopies out;
   if (!is_forward(phase) && !is_backward(phase)) return out;
   if (layer > whole.low_layer && s.activations_on_host[layer - 1]) {
-    (is_forward(phase) ? out.down : out.up) = static_cast<std::uint8_t>(copy_case(s, layer - 1) + 1);
+    (is_forward(phase) ? out.down : out.up) = static_cast<std::uint8_t>(kept_case(s, layer - 1) + 1);
   }
   out.awaits = is_backward(phase) && s.activations_on_host[layer];
   out.awaits_weights = s.weights_on_host[layer];
   const std::uint32_t end = whole.low_layer + whole.layers;
   const bool goes_on = is_forward(phase) ? layer + 1 < end : layer > whole.low_layer;
   const std::uint32_t next = is_forward(phase) ? layer + 1 : layer - 1;
-  if (goes_on && s.weights_on_host[next]) out.next_weights = static_cast<std::uint8_t>(s.kind_of(next).number + 1);
+  if (goes_on && s.weights_on_host[next]) out.next_weights = static_cast<std::uint8_t>(s.kind_of(next).weights + 1);
   return out;
 }
 

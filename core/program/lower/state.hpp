@@ -105,12 +105,14 @@ struct LayerBlocks {
   BlockId on_host = no_block, remote = no_block;
 };
 struct LayerKind;
+/// Transformer layers are dense or mixtures, see all keys or near ones, rotate or not.
+inline constexpr std::size_t max_layer_kinds = 8;
 
 /// A block for each kind of module.
 struct ModuleBlocks {
   BlockId embedding = no_block, head = no_block;
-  std::array<LayerBlocks, 2 + max_prediction_modules> layers;          ///< by LayerKind::number
-  std::array<BlockId, max_prediction_modules> prediction_heads = [] {  ///< the head behind each prediction module
+  std::array<LayerBlocks, max_layer_kinds + max_prediction_modules> layers;  ///< by LayerKind::number
+  std::array<BlockId, max_prediction_modules> prediction_heads = [] {        ///< the head behind each prediction module
     std::array<BlockId, max_prediction_modules> none;
     none.fill(no_block);
     return none;
@@ -124,12 +126,12 @@ struct ModuleBlocks {
 enum class Home : std::uint8_t { device, states_on_host, all_on_host };
 
 /// What a layer's block does with copies of data in host memory: activations that wait there, and weights. A "case" is
-/// a number from copy_case(), counted from 1; 0 is none.
+/// a number from kept_case(), counted from 1; 0 is none.
 struct LayerCopies {
   std::uint8_t down = 0;          ///< forward: beside its own work, the activations that the layer before keeps go down
   std::uint8_t up = 0;            ///< backward: what the next layer down kept comes up
   bool awaits = false;            ///< backward: what it kept itself has been brought up
-  std::uint8_t next_weights = 0;  ///< the next layer's weights come up: the number of its kind, from 1
+  std::uint8_t next_weights = 0;  ///< the next layer's weights come up: LayerKind::weights of its kind, from 1
   bool awaits_weights = false;    ///< its own have
   static constexpr std::size_t cases = 4, kinds = 2;
   static constexpr std::size_t numbers = (cases + 1) * (cases + 1) * (kinds + 1) * 4;
@@ -139,13 +141,14 @@ struct LayerCopies {
            (awaits_weights ? 1U : 0U);
   }
 };
-/// Blocks with such copies, by the layer's own case and LayerCopies::number.
+/// Blocks with such copies.
 struct CopyingBlocks {
-  std::array<std::array<std::array<BlockId, LayerCopies::numbers>, LayerCopies::cases>, module_phases> layer;
+  /// By block_case() of the layer and LayerCopies::number.
+  std::array<std::array<std::array<BlockId, LayerCopies::numbers>, 2 * max_layer_kinds>, module_phases> layer;
   /// Blocks for a chunk's top layer: its activations go down after its forward pass and come up before its backward
   /// pass.
-  std::array<BlockId, LayerCopies::cases> last_down, first_up;
-  std::array<BlockId, LayerCopies::kinds> first_weights;  ///< of the layer that a pass begins with
+  std::array<BlockId, LayerCopies::cases> last_down, first_up;  ///< by kept_case()
+  std::array<BlockId, LayerCopies::kinds> first_weights;  ///< of the layer that a pass begins with: LayerKind::weights
 };
 
 /// The part of a module in host memory, or on disk, where its states are offloaded.
@@ -177,13 +180,18 @@ struct Module {
 
 struct State;
 
-/// Layers that have the same parameters and the same ops.
+/// Layers that have the same parameters and the same ops. Several kinds may have one module: their parameters are
+/// alike, and so is all that is done with these outside the passes of layers.
 struct LayerKind {
-  Module State::*module;
-  std::uint8_t number;                ///< its place in State::kinds
-  bool mixture;                       ///< instead of a dense feed-forward part
+  Module State::*module = nullptr;
+  std::uint8_t number = 0;            ///< its place in State::kinds
+  std::uint8_t weights = 0;           ///< of a transformer layer: the number of its module among theirs
+  bool mixture = false;               ///< instead of a dense feed-forward part
+  bool local = false;                 ///< is_local(model, layer)
+  bool rotates = false;               ///< rotates(model, layer)
   std::uint32_t prediction = 0;       ///< from 1: brings the stream into the prediction module of that number; 0: a
                                       ///< transformer layer
+  std::string name;                   ///< of its blocks: its module's, and what tells it from others with that module
   std::vector<std::uint32_t> layers;  ///< their numbers, ascending
 };
 inline LayerBlocks& ModuleBlocks::operator[](const LayerKind& kind) { return layers[kind.number]; }
@@ -297,15 +305,16 @@ struct State {
   [[nodiscard]] Home home_of(std::uint32_t layer) const;
   /// Whether any layer's activations wait in host memory.
   [[nodiscard]] bool offloads_activations() const;
-  /// Kinds of layers: dense ones where others are mixtures, then those others, or all layers. Behind them comes what
-  /// brings the stream into each prediction module.
+  /// Kinds of layers: dense ones, then mixtures. Behind them comes what brings the stream into each prediction module.
   std::vector<LayerKind> kinds;
   std::vector<std::uint8_t> kind_numbers;  ///< by layer
   [[nodiscard]] const LayerKind& kind_of(std::uint32_t number) const { return kinds[kind_numbers[number]]; }
-  /// The kind of all layers, or of the mixtures among them.
-  [[nodiscard]] const LayerKind& main_kind() const { return kinds[mixes_kinds(model) ? 1 : 0]; }
+  /// The first kind with the same module, which what is made once for a module is made for.
+  [[nodiscard]] const LayerKind& first_with_module(const LayerKind&) const;
+  [[nodiscard]] bool is_first_with_module(const LayerKind& kind) const { return &first_with_module(kind) == &kind; }
   [[nodiscard]] const Module& module_of(std::uint32_t number) const { return this->*kind_of(number).module; }
-  void add_kinds();  ///< of the constructor
+  [[nodiscard]] std::vector<std::uint32_t> layers_with_module(const LayerKind&) const;  ///< ascending
+  void add_kinds();                                                                     ///< of the constructor
   /// Embedding, layers of each kind, head.
   [[nodiscard]] std::vector<const Module*> all_modules() const;
 
@@ -424,12 +433,12 @@ ModuleBlocks module_blocks(State& s, Build&& build) {
   ModuleBlocks out;
   out.embedding = build(s, s.embedding, ends);
   for (const LayerKind& kind : s.kinds) {
-    if (kind.prediction > 1) {  // they have one module
-      out[kind] = out[s.kinds[kind.number - 1U]];
+    if (!s.is_first_with_module(kind)) {
+      out[kind] = out[s.first_with_module(kind)];
       continue;
     }
     bool has[3] = {};
-    for (const std::uint32_t l : kind.layers) has[static_cast<std::size_t>(s.home_of(l))] = true;
+    for (const std::uint32_t l : s.layers_with_module(kind)) has[static_cast<std::size_t>(s.home_of(l))] = true;
     const Home least = has[0] ? Home::device : has[1] ? Home::states_on_host : Home::all_on_host;
     out[kind].plain = build(s, s.*kind.module, least);
     if (has[1] && least != Home::states_on_host) out[kind].on_host = build(s, s.*kind.module, Home::states_on_host);
@@ -445,7 +454,7 @@ ModuleBlocks same_module_blocks(State& s, Build&& build) {
   ModuleBlocks out;
   out.embedding = build(s, s.embedding);
   for (const LayerKind& kind : s.kinds) {
-    out[kind].plain = kind.prediction > 1 ? out[s.kinds[kind.number - 1U]].plain : build(s, s.*kind.module);
+    out[kind].plain = s.is_first_with_module(kind) ? build(s, s.*kind.module) : out[s.first_with_module(kind)].plain;
   }
   out.head = build(s, s.head);
   return out;
@@ -462,8 +471,10 @@ ModuleBlocks same_module_blocks(State& s, Build&& build) {
 [[nodiscard]] constexpr bool is_backward(Phase p) {
   return p == Phase::backward || p == Phase::backward_to_other || p == Phase::backward_last;
 }
-/// A number for layers that keep the same activations: of one kind, recomputed or not.
-[[nodiscard]] std::size_t copy_case(const State&, std::uint32_t layer);
+/// A number for layers that keep the same activations: with one module, recomputed or not.
+[[nodiscard]] std::size_t kept_case(const State&, std::uint32_t layer);
+/// A number for layers that run the same blocks: of one kind, recomputed or not.
+[[nodiscard]] std::size_t block_case(const State&, std::uint32_t layer);
 /// What the layer's run in a phase copies, in a chunk of `place`.
 [[nodiscard]] LayerCopies layer_copies(const State&, const Chunk& whole, Phase, std::uint32_t layer);
 

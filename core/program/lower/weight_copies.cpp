@@ -64,7 +64,9 @@ class Weights {
       ModuleBlocks& first = s_.blocks(Phase::first_weights);
       first.embedding = opening(embedding_, "embedding");
       for (const LayerKind& kind : s_.kinds) {
-        if (kind.prediction == 0) first[kind].plain = opening(own(kind), table_of(kind).module);
+        if (kind.prediction > 0) continue;
+        first[kind].plain = s_.is_first_with_module(kind) ? opening(own(kind), table_of(kind).module)
+                                                          : first[s_.first_with_module(kind)].plain;
       }
       first.head = opening(head_backward_, "head");
       variants(forward, Phase::forward_last, ".last", {}, false);
@@ -139,8 +141,8 @@ class Weights {
     ModuleBlocks& releases = s_.blocks(Phase::release);
     releases.embedding = release(embedding_, "embedding");
     for (const LayerKind& kind : s_.kinds) {
-      releases[kind].plain =
-          kind.prediction > 1 ? releases[s_.kinds[kind.number - 1U]].plain : release(own(kind), table_of(kind).module);
+      releases[kind].plain = s_.is_first_with_module(kind) ? release(own(kind), table_of(kind).module)
+                                                           : releases[s_.first_with_module(kind)].plain;
     }
     releases.head = release(head_, "head");
   }
@@ -226,8 +228,8 @@ class Weights {
     if (ahead_ && mixes_kinds(s_.model)) {
       for (const LayerKind& kind : s_.kinds) {
         if (kind.prediction > 0) continue;
-        const LayerKind& other = s_.kinds[kind.number == 0 ? 1 : 0];
-        make_variants(blocks, to_other, kind, ".to-other", released(ahead(own(kind), shifted(own(other), next)), back));
+        const Module& other = kind.mixture ? s_.dense_layer : s_.layer;
+        make_variants(blocks, to_other, kind, ".to-other", released(ahead(own(kind), {{&other, next}}), back));
       }
     }
     for (const LayerKind& kind : s_.kinds) {
@@ -292,7 +294,7 @@ class Weights {
   static Chunk part(bool embedding, std::uint32_t low, std::uint32_t layers, bool head) {
     return {embedding, low, layers, head, {}, {}, {}};
   }
-  [[nodiscard]] bool alike(std::uint32_t a, std::uint32_t b) const { return &s_.kind_of(a) == &s_.kind_of(b); }
+  [[nodiscard]] bool alike(std::uint32_t a, std::uint32_t b) const { return &s_.module_of(a) == &s_.module_of(b); }
 
   void go_forward(Stage& stage, const Action& a, std::vector<Action>& out) {
     if (!ahead_) {

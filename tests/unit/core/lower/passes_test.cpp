@@ -110,12 +110,12 @@ TEST_CASE("a broken state violates what a pass ensures", "[lower]") {
   CHECK(broken(gathers_and_reductions(), [&](State& s) { drop(s, Phase::clear); }));
   CHECK(broken(optimizer(), [&](State& s) { drop(s, Phase::update); }));
   CHECK(broken(lifetimes(), [](State& s) {
-    auto& ops = s[s.blocks(Phase::forward)[s.main_kind()].plain].block.ops;
+    auto& ops = s[s.blocks(Phase::forward)[s.kinds.front()].plain].block.ops;
     ops.erase(std::find_if(ops.begin(), ops.end(), is_memory));
   }));
   CHECK(broken(parameter_copies(), [](State& s) {
     auto& ops = s[s.stages.front().chunks.back().reduce].block.ops;
-    auto& layer = s[s.blocks(Phase::forward)[s.main_kind()].plain].block.ops;
+    auto& layer = s[s.blocks(Phase::forward)[s.kinds.front()].plain].block.ops;
     std::erase_if(ops, is_memory);
     std::erase_if(layer, [](const Op& op) { return std::holds_alternative<Free>(op.action); });
   }));
