@@ -98,6 +98,39 @@ class Check {
                          : fmt::format("Valid inner rings: {}.", valid)});
   }
 
+  /// What some algorithms do not have of a model's attention.
+  void layer_kinds() const {
+    const std::string name = model_.name.empty() ? "The model" : model_.name;
+    const auto lacks = [&](const char* algorithm, const char* what, std::string because, const char* instead) {
+      error("plan.context", "context-layer-kinds", fmt::format("{} does not have {}", algorithm, what),
+            {std::move(because), fmt::format("Set context to {}.", instead)});
+    };
+    if (plan_.context == ContextAlgorithm::ulysses && model_.sinks) {
+      lacks("ulysses", "attention sinks",
+            fmt::format("{} has one for each head, and ulysses gives each rank some of the heads, for whole sequences.",
+                        name),
+            "ring or all_gather");
+    }
+    if (plan_.context != ContextAlgorithm::ring_self_attention) return;
+    if (model_.sinks) {
+      lacks("ring self-attention", "attention sinks", fmt::format("{} has one for each head.", name),
+            "ring or all_gather");
+    }
+    if (model_.attention_softcap > 0.0) {
+      lacks("ring self-attention", "a cap of attention scores",
+            fmt::format("Those of {} are capped at {}; their derivative needs scores, and probabilities are kept.",
+                        name, model_.attention_softcap),
+            "ring, all_gather or ulysses");
+    }
+    if (model_.local && model_.local->size < workload_.sequence_length) {
+      lacks("ring self-attention", "local attention",
+            fmt::format("Queries of {} see {} positions of {} in some layers; it multiplies all pairs of query and "
+                        "key.",
+                        name, model_.local->size, workload_.sequence_length),
+            "ring, all_gather or ulysses");
+    }
+  }
+
   void algorithm() const {
     switch (plan_.context) {
       case ContextAlgorithm::all_gather: flash(); break;
@@ -179,6 +212,7 @@ void check_context(const Plan& plan, const ModelSpec& model, const Workload& wor
   if (!check.lengths()) return;
   check.zigzag();
   check.inner_ring();
+  check.layer_kinds();
   check.algorithm();
 }
 

@@ -2,11 +2,25 @@
 
 #include <fmt/format.h>
 
+#include "core/program/sight.hpp"
 #include "core/record/device_room.hpp"
 #include "core/record/tier_memory.hpp"
 #include "core/spec/node_kinds.hpp"
 
 namespace orrery {
+
+namespace {
+
+/// Keys that a query of the layer meets in the mean over positions, by the convention of reports: all of the sequence,
+/// or those that a window or chunks leave.
+double mean_keys(const ModelSpec& m, const Workload& w, std::uint64_t layer) {
+  const auto s = static_cast<double>(w.sequence_length);
+  if (!is_local(m, layer) || m.local->size >= w.sequence_length) return s;
+  const Sight sight{true, m.local->span == LocalAttention::Span::chunk, m.local->size};
+  return static_cast<double>(seen_pairs(sight, w.sequence_length)) / s;
+}
+
+}  // namespace
 
 double model_flops(const ModelSpec& m, const Workload& w) {
   const auto real = [](std::uint64_t v) { return static_cast<double>(v); };
@@ -30,9 +44,11 @@ double model_flops(const ModelSpec& m, const Workload& w) {
     feed_forward =
         (real(m.layers) - mixtures) * dense + mixtures * 2.0 * real(m.hidden) * (matrices * width + real(x.experts));
   }
-  const double core = 2.0 * real(w.sequence_length) * real(m.heads) * real(key_width(m) + value_width(m));
+  const double core = 2.0 * real(m.heads) * real(key_width(m) + value_width(m));  // per key that a query meets
   const double head = 2.0 * real(m.hidden) * real(m.vocabulary);
-  double layers = 3.0 * tokens * (real(m.layers) * (projections + core) + feed_forward);
+  double keys = 0.0;  // that queries of all layers meet, mean over positions
+  for (std::uint64_t l = 0; l < m.layers; ++l) keys += mean_keys(m, w, l);
+  double layers = 3.0 * tokens * (real(m.layers) * projections + keys * core + feed_forward);
   if (m.prediction_modules > 0) {
     double one = dense;
     if (is_mixture(m, m.layers)) {
@@ -40,7 +56,8 @@ double model_flops(const ModelSpec& m, const Workload& w) {
       one = 2.0 * real(m.hidden) * (matrices * width + real(m.mixture->experts));
     }
     const double joined = 2.0 * 2.0 * real(m.hidden) * real(m.hidden);
-    layers += 3.0 * tokens * real(m.prediction_modules) * (joined + projections + core + one + head);
+    layers += 3.0 * tokens * real(m.prediction_modules) *
+              (joined + projections + mean_keys(m, w, m.layers) * core + one + head);
   }
   const double sequences = real(w.global_batch);
   switch (m.architecture) {

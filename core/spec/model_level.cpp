@@ -22,7 +22,6 @@ std::vector<std::string> unpriced(const ModelSpec& m) {
   };
   const bool alike = m.biases == Biases::of_layers(m.biases.qkv);
   lack(m.activation != Activation::gelu && m.activation != Activation::swiglu, "an activation but gelu and swiglu");
-  lack(m.positions == PositionEncoding::alibi, "ALiBi");
   lack(m.positions == PositionEncoding::none, "no positions");
   lack(!alike && m.architecture == Architecture::decoder, "biases in only some linear layers");
   lack(!m.norm_weight, "norms without weights");
@@ -31,12 +30,6 @@ std::vector<std::string> unpriced(const ModelSpec& m) {
   lack(m.branch_norms != BranchNorms::before, "norms behind attention and feed-forward layers");
   lack(m.parallel != ParallelBranches::none, "attention and feed-forward layers side by side");
   lack(m.query_key_norm != QueryKeyNorm::none, "norms of queries and keys");
-  lack(m.local && m.local->span == LocalAttention::Span::window, "attention to a window of positions");
-  lack(m.local && m.local->span == LocalAttention::Span::chunk, "attention within chunks of positions");
-  lack(!m.unrotated.empty(), "layers that do not rotate");
-  lack(m.sinks, "attention sinks");
-  lack(m.attention_scale > 0.0, "a scale of attention scores");
-  lack(m.attention_softcap > 0.0, "a cap of attention scores");
   lack(m.logit_softcap > 0.0, "a cap of logits");
   lack(m.embedding_scale != 1.0 || m.residual_scale != 1.0 || m.logit_scale != 1.0,
        "scales of embedding, branches or logits");

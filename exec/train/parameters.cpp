@@ -93,6 +93,7 @@ std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
       add_linear(list, m, prefix + "attention.qkv", m.hidden, qkv, deviation);
     }
     add_linear(list, m, prefix + "attention.out", query, m.hidden, residual);
+    if (m.sinks) list.push_back({prefix + "attention.sinks", 1, m.heads, Start::normal, deviation, false});
     add_norm(list, m, prefix + "norm2");
     if (is_mixture(m, layer)) {
       add_mixture(list, m, prefix + "ffn.", residual);

@@ -26,46 +26,6 @@ RowStatistics statistics(Norm norm, double epsilon, const Matrix& x, std::uint64
   return {mean, 1.0 / std::sqrt(square + epsilon)};
 }
 
-/// Columns of the packed qkv row. For each group of queries that share a key these are its queries, then the key, then
-/// the value.
-struct HeadColumns {
-  std::uint64_t query, key, value;
-};
-
-HeadColumns columns_of(const ModelSpec& m, std::uint64_t head) {
-  const std::uint64_t shared = m.heads / m.kv_heads;
-  const std::uint64_t key = key_width(m);
-  const std::uint64_t group = (head / shared) * ((shared + 1) * key + value_width(m));
-  return {group + head % shared * key, group + shared * key, group + (shared + 1) * key};
-}
-
-/// Number of keys that query i of `length` sees, from the first on.
-std::uint64_t seen(const ModelSpec& m, std::uint64_t i, std::uint64_t length) { return is_causal(m) ? i + 1 : length; }
-
-/// P[query, key] of one head, 0 for keys that are not seen.
-Matrix probabilities_of(const ModelSpec& m, const Matrix& qkv, const HeadColumns& at) {
-  const double scale = 1.0 / std::sqrt(static_cast<double>(key_width(m)));
-  Matrix p(qkv.rows, qkv.rows);
-  for (std::uint64_t i = 0; i < qkv.rows; ++i) {
-    const std::uint64_t keys = seen(m, i, qkv.rows);
-    double largest = -HUGE_VAL;
-    for (std::uint64_t j = 0; j < keys; ++j) {
-      for (std::uint64_t f = 0; f < key_width(m); ++f) p(i, j) += qkv(i, at.query + f) * qkv(j, at.key + f);
-      p(i, j) *= scale;
-      largest = std::max(largest, p(i, j));
-    }
-    double sum = 0.0;
-    for (std::uint64_t j = 0; j < keys; ++j) sum += (p(i, j) = std::exp(p(i, j) - largest));
-    for (std::uint64_t j = 0; j < keys; ++j) p(i, j) /= sum;
-  }
-  return p;
-}
-
-double probability_dropout(const ModelSpec& m, const DropoutKey& key, std::uint64_t sequence, std::uint64_t head,
-                           std::uint64_t length, std::uint64_t query, std::uint64_t key_position) {
-  return dropout_factor(key, ((sequence * m.heads + head) * length + query) * length + key_position);
-}
-
 }  // namespace
 
 double dropout_factor(const DropoutKey& key, std::uint64_t element) {
@@ -112,7 +72,7 @@ Matrix norm_backward(Norm norm, double epsilon, const Matrix& dy, const Matrix& 
   return dx;
 }
 
-void rotate(const ModelSpec& m, Matrix& qkv, double direction) {
+void rotate(const ModelSpec& m, Matrix& qkv, double theta, double direction) {
   const std::uint64_t half = m.head_dim / 2;
   const std::uint64_t shared = m.heads / m.kv_heads;
   for (std::uint64_t p = 0; p < qkv.rows; ++p) {
@@ -121,7 +81,7 @@ void rotate(const ModelSpec& m, Matrix& qkv, double direction) {
         const std::uint64_t first = (group * (shared + 2) + member) * m.head_dim;
         for (std::uint64_t i = 0; i < half; ++i) {
           const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(m.head_dim);
-          const double angle = direction * static_cast<double>(p) * std::pow(m.rope_theta, exponent);
+          const double angle = direction * static_cast<double>(p) * std::pow(theta, exponent);
           const double a = qkv(p, first + i);
           const double b = qkv(p, first + i + half);
           qkv(p, first + i) = a * std::cos(angle) - b * std::sin(angle);
@@ -242,61 +202,6 @@ Matrix activation_backward(const ModelSpec& m, const Matrix& dy, const Matrix& p
     }
   }
   return dpre;
-}
-
-Matrix attention_forward(const ModelSpec& m, const Matrix& qkv, const DropoutKey& key, std::uint64_t sequence) {
-  const std::uint64_t width = value_width(m);
-  Matrix context(qkv.rows, m.heads * width);
-  for (std::uint64_t head = 0; head < m.heads; ++head) {
-    const HeadColumns at = columns_of(m, head);
-    const Matrix p = probabilities_of(m, qkv, at);
-    for (std::uint64_t i = 0; i < qkv.rows; ++i) {
-      for (std::uint64_t j = 0; j < seen(m, i, qkv.rows); ++j) {
-        const double kept = p(i, j) * probability_dropout(m, key, sequence, head, qkv.rows, i, j);
-        for (std::uint64_t f = 0; f < width; ++f) context(i, head * width + f) += kept * qkv(j, at.value + f);
-      }
-    }
-  }
-  return context;
-}
-
-Matrix attention_backward(const ModelSpec& m, const Matrix& dcontext, const Matrix& qkv, const DropoutKey& key,
-                          std::uint64_t sequence, double& largest, const std::function<double(double)>& stored) {
-  const double scale = 1.0 / std::sqrt(static_cast<double>(key_width(m)));
-  const std::uint64_t width = value_width(m);
-  Matrix dqkv(qkv.rows, qkv.columns);
-  for (std::uint64_t head = 0; head < m.heads; ++head) {
-    const HeadColumns at = columns_of(m, head);
-    Matrix p = probabilities_of(m, qkv, at);
-    if (stored) {
-      for (double& x : p.values) x = stored(x);
-    }
-    for (std::uint64_t i = 0; i < qkv.rows; ++i) {
-      // dP through value and dropout; dS = P (dP - sum_j dP P).
-      const std::uint64_t keys = seen(m, i, qkv.rows);
-      std::vector<double> dp(keys, 0.0);
-      double weighted = 0.0;
-      for (std::uint64_t j = 0; j < keys; ++j) {
-        const double factor = probability_dropout(m, key, sequence, head, qkv.rows, i, j);
-        for (std::uint64_t f = 0; f < width; ++f) {
-          const double dc = dcontext(i, head * width + f);
-          dp[j] += dc * qkv(j, at.value + f) * factor;
-          dqkv(j, at.value + f) += p(i, j) * factor * dc;
-        }
-        weighted += dp[j] * p(i, j);
-        largest = std::max(largest, std::abs(dp[j]));
-      }
-      for (std::uint64_t j = 0; j < keys; ++j) {
-        const double ds = p(i, j) * (dp[j] - weighted);
-        largest = std::max(largest, std::abs(ds));
-        for (std::uint64_t f = 0; f < key_width(m); ++f) {
-          dqkv(i, at.query + f) += ds * scale * qkv(j, at.key + f);
-          dqkv(j, at.key + f) += ds * scale * qkv(i, at.query + f);
-        }
-      }
-    }
-  }
-  return dqkv;
 }
 
 }  // namespace orrery

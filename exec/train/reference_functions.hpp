@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "core/spec/model_spec.hpp"
 #include "exec/train/matrix.hpp"
@@ -29,9 +28,9 @@ struct DropoutKey {
 [[nodiscard]] Matrix norm_backward(Norm, double epsilon, const Matrix& dy, const Matrix& x, const Matrix& gamma,
                                    Matrix& dgamma, Matrix* dbeta);
 
-/// Rotates queries and keys of every head in place; `direction` -1 undoes it,
-/// which is also its derivative.
-void rotate(const ModelSpec&, Matrix& qkv, double direction);
+/// Rotates queries and keys of every head in place, by angles of base `theta`;
+/// `direction` -1 undoes it, which is also its derivative.
+void rotate(const ModelSpec&, Matrix& qkv, double theta, double direction);
 
 /// act(pre): [s, ffn] from [s, ffn] (gelu) or [s, 2 ffn] (swiglu).
 [[nodiscard]] Matrix activation_forward(const ModelSpec&, const Matrix& pre);
@@ -45,15 +44,5 @@ struct LatentHeads {
 };
 /// Turns dqkv into the gradients of the three.
 [[nodiscard]] LatentHeads latent_heads_backward(const ModelSpec&, const Matrix& dqkv);
-
-/// Attention, causal or of all positions, of sequence number `sequence` (for the dropout keys).
-/// Returns the context [s, heads * head_dim].
-[[nodiscard]] Matrix attention_forward(const ModelSpec&, const Matrix& qkv, const DropoutKey&, std::uint64_t sequence);
-/// Returns dqkv. Scores and probabilities are formed anew. `largest` is raised to the largest |derivative of a
-/// probability or score|. `stored`, where given, returns a probability as it is after being stored: rows that no longer
-/// sum to 1 leave the common part of dP in the scores' gradient.
-[[nodiscard]] Matrix attention_backward(const ModelSpec&, const Matrix& dcontext, const Matrix& qkv, const DropoutKey&,
-                                        std::uint64_t sequence, double& largest,
-                                        const std::function<double(double)>& stored = {});
 
 }  // namespace orrery

@@ -6,6 +6,7 @@
 
 #include "core/base/random.hpp"
 #include "exec/train/parameters.hpp"
+#include "exec/train/reference_attention.hpp"
 #include "exec/train/reference_functions.hpp"
 #include "exec/train/reference_mixture.hpp"
 
@@ -215,7 +216,8 @@ class Pass {
   }
 
   /// Packed queries, keys and values of x.
-  Matrix heads_of(const std::string& at, const Matrix& x, LayerRecord& r) {
+  Matrix heads_of(std::uint64_t layer, const Matrix& x, LayerRecord& r) {
+    const std::string at = prefix(layer) + "attention.";
     Matrix qkv;
     if (model_.latent) {
       const bool narrow = model_.latent->query_rank > 0;
@@ -231,14 +233,15 @@ class Pass {
       return qkv;
     }
     qkv = linear(at + "qkv", x);
-    if (model_.positions == PositionEncoding::rotary) {
-      rotate(model_, qkv, 1.0);
+    if (rotates(model_, layer)) {
+      rotate(model_, qkv, theta_of(layer), 1.0);
       kept(qkv);
     }
     return qkv;
   }
   /// Goes from dqkv to dx.
-  Matrix heads_derivative(const std::string& at, Matrix dqkv, const Matrix& x, const LayerRecord& r) {
+  Matrix heads_derivative(std::uint64_t layer, Matrix dqkv, const Matrix& x, const LayerRecord& r) {
+    const std::string at = prefix(layer) + "attention.";
     if (model_.latent) {
       LatentHeads d = latent_heads_backward(model_, dqkv);
       signal(d.queries);
@@ -257,17 +260,24 @@ class Pass {
       signal(dx);
       return dx;
     }
-    if (model_.positions == PositionEncoding::rotary) {
-      rotate(model_, dqkv, -1.0);
+    if (rotates(model_, layer)) {
+      rotate(model_, dqkv, theta_of(layer), -1.0);
       signal(dqkv);
     }
     return linear_derivative(at + "qkv", dqkv, x);
   }
+  [[nodiscard]] double theta_of(std::uint64_t layer) const {
+    const bool own = is_local(model_, layer) && model_.local->rope_theta > 0.0;
+    return own ? model_.local->rope_theta : model_.rope_theta;
+  }
+  AttentionOf attention_of(std::uint64_t layer) const {
+    return {layer, sequence_, key(probability_site, layer), optional_weight(prefix(layer) + "attention.sinks")};
+  }
   /// The attention part behind its norm, before dropout.
   Matrix attention(std::uint64_t layer, const Matrix& x, LayerRecord& r) {
     const std::string at = prefix(layer) + "attention.";
-    r.qkv = heads_of(at, x, r);
-    r.context = attention_forward(model_, r.qkv, key(probability_site, layer), sequence_);
+    r.qkv = heads_of(layer, x, r);
+    r.context = attention_forward(model_, attention_of(layer), r.qkv);
     kept(r.context);
     return linear(at + "out", r.context);
   }
@@ -276,10 +286,10 @@ class Pass {
     const Matrix dcontext = linear_derivative(at + "out", dy, r.context);
     std::function<double(double)> probability;
     if (rounding_) probability = [this](double p) { return stored(p, 1.0); };
-    Matrix dqkv = attention_backward(model_, dcontext, r.qkv, key(probability_site, layer), sequence_, largest_signal_,
-                                     probability);
+    Matrix dqkv = attention_backward(model_, attention_of(layer), dcontext, r.qkv, optional_gradient(at + "sinks"),
+                                     largest_signal_, probability);
     signal(dqkv);
-    return heads_derivative(at, std::move(dqkv), x, r);
+    return heads_derivative(layer, std::move(dqkv), x, r);
   }
 
   /// BERT: mid = norm1(x + attention(x)), y = norm2(mid + feed-forward(mid)).

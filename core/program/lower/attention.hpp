@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "core/program/lower/draft.hpp"
@@ -9,9 +10,10 @@ namespace orrery::lowering {
 
 /// What a layer hands to its attention core: the packed projections (queries,
 /// keys and values of this rank's tokens and heads), the context that comes
-/// out, and the gradients of both.
+/// out, the gradients of both, and of which kind the layer is.
 struct AttentionOperands {
   BufferId qkv{}, context{}, context_gradient{}, qkv_gradient{};
+  const LayerKind* kind = nullptr;
 };
 
 /// The compute order of an attention core and the seams in it, for one way to
@@ -35,8 +37,19 @@ struct HeadShape {
 [[nodiscard]] HeadShape local_heads(const State&);  ///< of a layer's packed projections
 [[nodiscard]] Kernel attention_kernel(const State&, const HeadShape&, KernelKind, Pass);
 
-/// The same kernel where keys are brought to the rank's queries, with attention dropout where the workload has some.
-[[nodiscard]] Kernel brought_kernel(const State&, KernelKind, Pass);
+/// The same kernel with what the model makes of scores in layers of a kind: which keys are seen, scale, cap and slopes.
+[[nodiscard]] Kernel scoring_kernel(const State&, const HeadShape&, const LayerKind&, KernelKind, Pass);
+/// The same where keys are brought to the rank's queries, with attention dropout where the workload has some.
+[[nodiscard]] Kernel brought_kernel(const State&, const LayerKind&, KernelKind, Pass);
+/// Sets the kernel's pairs of query and key, of the busiest rank and the mean over ranks. The keys are those of the
+/// rank that `holder` names for each rank of the context axis; null: all.
+void count_pairs(const State&, Kernel&, const std::function<std::uint32_t(std::uint32_t rank)>& holder);
+
+/// Gives a forward kernel the sinks of the layer's heads, where the model has them; `operands` are its others.
+[[nodiscard]] std::vector<Operand> with_sinks(const State&, const AttentionOperands&, Kernel&,
+                                              std::vector<Operand> operands);
+/// The gradients of sinks, behind the attention core's backward kernels.
+void sinks_backward(const State&, BlockBuilder&, const AttentionOperands&, BufferId lse);
 
 /// Packed projections as a tensor [position, sequence, key-value head, group width].
 [[nodiscard]] Shard qkv_shard(const State&, Rows, const AxisList& heads);

@@ -26,14 +26,16 @@ class AllGather : public AttentionCore {
   void forward(BlockBuilder& b, const AttentionOperands& o) override {
     b.compute(kernel(KernelKind::pack_keys_values, Pass::forward), {read(o.qkv), write(own_)});
     b.seam(Collective::Kind::all_gather, s_.context_group, {read(own_), write(all_)});
-    b.compute(part(KernelKind::attention_part_forward, Pass::forward),
-              {read(o.qkv), read(all_), write(o.context), write(lse_)});
+    Kernel k = part(o, KernelKind::attention_part_forward, Pass::forward);
+    const auto operands = with_sinks(s_, o, k, {read(o.qkv), read(all_), write(o.context), write(lse_)});
+    b.compute(k, operands);
   }
 
   void backward(BlockBuilder& b, const AttentionOperands& o) override {
-    b.compute(part(KernelKind::attention_part_backward, Pass::input_gradient),
+    b.compute(part(o, KernelKind::attention_part_backward, Pass::input_gradient),
               {read(o.context_gradient), read(o.qkv), read(all_), read(o.context), read(lse_), write(dq_),
                write(all_gradient_)});
+    sinks_backward(s_, b, o, lse_);
     b.seam(Collective::Kind::reduce_scatter, s_.context_group, {read(all_gradient_), write(own_gradient_)});
     b.compute(kernel(KernelKind::unpack_gradients, Pass::input_gradient),
               {read(dq_), read(own_gradient_), write(o.qkv_gradient)});
@@ -42,20 +44,10 @@ class AllGather : public AttentionCore {
  private:
   [[nodiscard]] Kernel kernel(KernelKind kind, Pass pass) const { return attention_kernel(s_, shape_, kind, pass); }
 
-  /// Pairs of query and key: positions p = 0 .. s-1 see p + 1 keys each, so the mean over c ranks is s (s + 1) / 2c.
-  /// Zigzag gives every rank exactly that. With contiguous parts of n = s / c, the last rank sees n (s - n) + n (n + 1)
-  /// / 2. Without a mask every rank sees n s.
-  [[nodiscard]] Kernel part(KernelKind kind, Pass pass) const {
-    Kernel k = brought_kernel(s_, kind, pass);
-    const std::uint64_t s = s_.workload.sequence_length, n = s_.positions;
+  [[nodiscard]] Kernel part(const AttentionOperands& o, KernelKind kind, Pass pass) const {
+    Kernel k = brought_kernel(s_, *o.kind, kind, pass);
     k.depth = s_.tokens * s_.context;
-    if (!k.options.causal) {
-      k.columns = n * s;
-      k.parameter = static_cast<double>(k.columns);
-      return k;
-    }
-    k.parameter = static_cast<double>(n) * static_cast<double>(s + 1) / 2.0;
-    k.columns = s_.plan.zigzag ? n * (s + 1) / 2 : n * (s - n) + n * (n + 1) / 2;
+    count_pairs(s_, k, nullptr);
     return k;
   }
 

@@ -1,5 +1,6 @@
 #include "core/base/diagnostics.hpp"
 #include "core/program/lower/attention.hpp"
+#include "core/program/lower/tensor.hpp"
 
 namespace orrery::lowering {
 
@@ -18,6 +19,34 @@ Kernel attention_kernel(const State& s, const HeadShape& shape, KernelKind kind,
   return k;
 }
 
+Kernel scoring_kernel(const State& s, const HeadShape& shape, const LayerKind& layer, KernelKind kind, Pass pass) {
+  const ModelSpec& m = s.model;
+  Kernel k = attention_kernel(s, shape, kind, pass);
+  // A window of the whole sequence or more hides nothing.
+  if (layer.local && m.local->size < s.workload.sequence_length) {
+    k.window = m.local->size;
+    k.options.chunked = m.local->span == LocalAttention::Span::chunk;
+  }
+  k.scale = m.attention_scale;
+  k.softcap = m.attention_softcap;
+  k.options.alibi = m.positions == PositionEncoding::alibi;
+  return k;
+}
+
+std::vector<Operand> with_sinks(const State& s, const AttentionOperands& o, Kernel& k, std::vector<Operand> operands) {
+  k.options.sinks = s.model.sinks;
+  if (s.model.sinks) operands.push_back(weight_of(s, s.*o.kind->module, "attention.sinks"));
+  return operands;
+}
+
+void sinks_backward(const State& s, BlockBuilder& b, const AttentionOperands& o, BufferId lse) {
+  if (!s.model.sinks) return;
+  const Module& module = s.*o.kind->module;
+  b.compute(attention_kernel(s, local_heads(s), KernelKind::attention_sinks_backward, Pass::weight_gradient),
+            {read(o.context_gradient), read(o.context), read(lse), weight_of(s, module, "attention.sinks"),
+             gradient_of(s, module, "attention.sinks")});
+}
+
 Shard qkv_shard(const State& s, Rows rows, const AxisList& heads) {
   const ModelSpec& m = s.model;
   const std::uint64_t group_width = (m.heads / m.kv_heads + 1) * key_width(m) + value_width(m);
@@ -28,8 +57,8 @@ Shard qkv_shard(const State& s, Rows rows, const AxisList& heads) {
           {group_width, group_width, {}, false}};
 }
 
-Kernel brought_kernel(const State& s, KernelKind kind, Pass pass) {
-  Kernel k = attention_kernel(s, local_heads(s), kind, pass);
+Kernel brought_kernel(const State& s, const LayerKind& layer, KernelKind kind, Pass pass) {
+  Kernel k = scoring_kernel(s, local_heads(s), layer, kind, pass);
   k.options.dropout = s.workload.attention_dropout > 0;
   return k;
 }
@@ -67,6 +96,7 @@ class Local : public AttentionCore {
       dq_accumulator_ = flat("attention.dq", Role::workspace, s.state, shape.tokens * shape.heads * key_width(s.model));
       return;
     }
+    if (s.model.sinks) lse_ = flat("lse", Role::statistic, s.state, shape.heads * shape.tokens);
     const std::uint64_t scores = shape.heads * shape.tokens * (shape.tokens / s.sequences);
     probabilities_ = flat("probabilities", Role::activation, s.act, scores);
     if (drops()) {
@@ -78,26 +108,28 @@ class Local : public AttentionCore {
 
   void forward(BlockBuilder& b, const AttentionOperands& o) override {
     if (flash()) {
-      b.compute(dropped(kernel(KernelKind::attention_flash_forward, Pass::forward)),
-                {read(o.qkv), write(o.context), write(lse_)});
+      Kernel k = dropped(kernel(o, KernelKind::attention_flash_forward, Pass::forward));
+      const auto operands = with_sinks(s_, o, k, {read(o.qkv), write(o.context), write(lse_)});
+      b.compute(k, operands);
       return;
     }
-    const Kernel k = dropped(kernel(KernelKind::attention_unfused_forward, Pass::forward));
-    if (drops()) {
-      b.compute(k, {read(o.qkv), write(o.context), write(probabilities_), write(mask_), write(dropped_)});
-    } else {
-      b.compute(k, {read(o.qkv), write(o.context), write(probabilities_)});
-    }
+    Kernel k = dropped(kernel(o, KernelKind::attention_unfused_forward, Pass::forward));
+    std::vector<Operand> operands = {read(o.qkv), write(o.context), write(probabilities_)};
+    if (drops()) operands.insert(operands.end(), {write(mask_), write(dropped_)});
+    operands = with_sinks(s_, o, k, std::move(operands));
+    if (k.options.sinks) operands.push_back(write(lse_));
+    b.compute(k, operands);
   }
 
   void backward(BlockBuilder& b, const AttentionOperands& o) override {
     if (flash()) {
-      b.compute(dropped(kernel(KernelKind::attention_flash_backward, Pass::input_gradient)),
+      b.compute(dropped(kernel(o, KernelKind::attention_flash_backward, Pass::input_gradient)),
                 {read(o.context_gradient), read(o.qkv), read(o.context), read(lse_), write(o.qkv_gradient),
                  write(dq_accumulator_)});
+      sinks_backward(s_, b, o, lse_);
       return;
     }
-    const Kernel k = dropped(kernel(KernelKind::attention_unfused_backward, Pass::input_gradient));
+    const Kernel k = dropped(kernel(o, KernelKind::attention_unfused_backward, Pass::input_gradient));
     if (drops()) {
       b.compute(k, {read(o.context_gradient), read(o.qkv), read(probabilities_), read(mask_), read(dropped_),
                     write(o.qkv_gradient), write(dscores_)});
@@ -105,12 +137,15 @@ class Local : public AttentionCore {
       b.compute(k,
                 {read(o.context_gradient), read(o.qkv), read(probabilities_), write(o.qkv_gradient), write(dscores_)});
     }
+    sinks_backward(s_, b, o, lse_);
   }
 
  private:
   [[nodiscard]] bool flash() const { return *s_.plan.attention == AttentionKernel::flash; }
   [[nodiscard]] bool drops() const { return s_.workload.attention_dropout > 0; }
-  [[nodiscard]] Kernel kernel(KernelKind kind, Pass pass) const { return attention_kernel(s_, shape_, kind, pass); }
+  [[nodiscard]] Kernel kernel(const AttentionOperands& o, KernelKind kind, Pass pass) const {
+    return scoring_kernel(s_, shape_, *o.kind, kind, pass);
+  }
   [[nodiscard]] Kernel dropped(Kernel k) const {
     if (drops()) {
       k.options.dropout = true;

@@ -58,9 +58,10 @@ class Ring : public AttentionCore {
         const auto at = [&](std::uint32_t p) { return kv_[(first + p % 2) % 3]; };
         if (place + 1 < width_) inside(b, at(place), at(place + 1));
         if (place == 0 && ring + 1 < rings_) onwards(b, kv_[first], kv_[(first + 2) % 3]);
-        const Kernel attend = part(KernelKind::attention_part_forward, Pass::forward, ring, place);
-        if (ring == 0 && place == 0) {
-          b.compute(attend, {read(o.qkv), read(at(place)), write(sum), write(lse_)});
+        Kernel attend = part(o, KernelKind::attention_part_forward, Pass::forward, ring, place);
+        if (ring == 0 && place == 0) {  // the sinks count once
+          const auto operands = with_sinks(s_, o, attend, {read(o.qkv), read(at(place)), write(sum), write(lse_)});
+          b.compute(attend, operands);
           continue;
         }
         b.compute(attend, {read(o.qkv), read(at(place)), write(part_), write(part_lse_)});
@@ -86,6 +87,7 @@ class Ring : public AttentionCore {
     }
     b.compute(kernel(KernelKind::unpack_gradients, Pass::input_gradient),
               {read(dq_), read(gradient), write(o.qkv_gradient)});
+    sinks_backward(s_, b, o, lse_);
   }
 
  private:
@@ -134,7 +136,7 @@ class Ring : public AttentionCore {
   BufferId backward_inside(BlockBuilder& b, const AttentionOperands& o, std::uint32_t ring, BufferId keys,
                            AfterPass after_pass) {
     const auto attend = [&](std::uint32_t place, BufferId kv, BufferId dkv) {
-      b.compute(part(KernelKind::attention_part_backward, Pass::input_gradient, ring, place),
+      b.compute(part(o, KernelKind::attention_part_backward, Pass::input_gradient, ring, place),
                 {read(o.context_gradient), read(o.qkv), read(kv), read(o.context), read(lse_),
                  dq_begun_ ? update(dq_) : write(dq_), write(dkv)});
       dq_begun_ = true;
@@ -162,30 +164,17 @@ class Ring : public AttentionCore {
     return dkv_[at];
   }
 
-  /// Pairs of query and key with the keys of the rank `place` places back, in the ring that is `ring` rings back. Each
-  /// rank has n = s / c positions. Own keys: n (n + 1) / 2. For others' keys a contiguous cut sees all n^2 pairs where
-  /// the keys are earlier ones. They are earlier on w - place of w ranks, or in c / w - ring of c / w rings. Zigzag
-  /// sees half of the pairs on every rank. Without a mask all ranks see all.
-  [[nodiscard]] Kernel part(KernelKind kind, Pass pass, std::uint32_t ring, std::uint32_t place) const {
-    Kernel k = brought_kernel(s_, kind, pass);
-    const std::uint64_t n = s_.positions;
+  /// The keys come from the rank `place` places back, in the ring that is `ring` rings back.
+  [[nodiscard]] Kernel part(const AttentionOperands& o, KernelKind kind, Pass pass, std::uint32_t ring,
+                            std::uint32_t place) const {
+    Kernel k = brought_kernel(s_, *o.kind, kind, pass);
     k.depth = s_.tokens;
     k.site = static_cast<std::uint8_t>(ring * width_ + place);
     if (rings_ > 1) k.ring = width_;
-    k.columns = n * n;
-    k.parameter = static_cast<double>(k.columns);
-    if (!k.options.causal) return k;
-    if (ring == 0 && place == 0) {
-      k.columns = n * (n + 1) / 2;
-      k.parameter = static_cast<double>(k.columns);
-    } else if (s_.plan.zigzag) {
-      k.columns = n * n / 2;
-      k.parameter = static_cast<double>(k.columns);
-    } else if (ring == 0) {
-      k.parameter = k.parameter * (width_ - place) / width_;
-    } else {
-      k.parameter = k.parameter * (rings_ - ring) / rings_;
-    }
+    count_pairs(s_, k, [&](std::uint32_t rank) {
+      const std::uint32_t inside = (rank + width_ - place) % width_;
+      return (rank / width_ + rings_ - ring) % rings_ * width_ + inside;
+    });
     return k;
   }
 

@@ -48,7 +48,7 @@ class RingScores : public AttentionCore {
     b.compute(kernel(KernelKind::split_keys_values, pass),
               {read(o.qkv), write(forward_.keys[0]), write(forward_.values[0])});
     around(b, forward_.keys, [&](std::uint32_t place, BufferId keys) {
-      const Kernel k = dropped(brought(KernelKind::attention_scores_forward, pass, place));
+      const Kernel k = dropped(scoring(o, KernelKind::attention_scores_forward, pass, place));
       if (drops()) {
         b.compute(k, {read(o.qkv), read(keys), at(place, write(scores_)), at(place, write(mask_))});
       } else {
@@ -86,11 +86,12 @@ class RingScores : public AttentionCore {
       b.compute(softmax, {read(probabilities_), update(dscores_)});
     }
     around(b, backward_.keys, [&](std::uint32_t place, BufferId keys) {
-      b.compute(brought(KernelKind::attention_scores_backward, pass, place),
+      b.compute(scoring(o, KernelKind::attention_scores_backward, pass, place),
                 {at(place, read(dscores_)), read(keys), place == 0 ? write(dq_) : update(dq_)});
     });
-    b.compute(with_all(KernelKind::attention_pairs_backward, pass),
-              {read(o.context_gradient), read(o.qkv), read(weights_), read(dscores_), write(dpairs_)});
+    Kernel pairs = scoring(o, KernelKind::attention_pairs_backward, pass, 0);
+    pairs.depth = s_.context * s_.tokens;
+    b.compute(pairs, {read(o.context_gradient), read(o.qkv), read(weights_), read(dscores_), write(dpairs_)});
     b.seam(Collective::Kind::all_reduce, s_.context_group, {update(dpairs_)});
     b.compute(kernel(KernelKind::unpack_gradients, pass),
               {read(dq_),
@@ -132,7 +133,12 @@ class RingScores : public AttentionCore {
     return k;
   }
   [[nodiscard]] Kernel brought(KernelKind kind, Pass pass, std::uint32_t place) const {
-    Kernel k = kernel(kind, pass);
+    return at_place(kernel(kind, pass), place);
+  }
+  [[nodiscard]] Kernel scoring(const AttentionOperands& o, KernelKind kind, Pass pass, std::uint32_t place) const {
+    return at_place(scoring_kernel(s_, local_heads(s_), *o.kind, kind, pass), place);
+  }
+  [[nodiscard]] Kernel at_place(Kernel k, std::uint32_t place) const {
     k.columns = 0;
     k.depth = s_.tokens;
     k.site = static_cast<std::uint8_t>(place);

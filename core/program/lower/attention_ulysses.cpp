@@ -40,7 +40,7 @@ class Ulysses : public AttentionCore {
   void forward(BlockBuilder& b, const AttentionOperands& o) override {
     to_parts(b, Pass::forward, o.qkv, qkv_parts_, qkv_width_);
     b.seam(Collective::Kind::all_to_all, s_.context_group, {read(qkv_parts_), write(qkv_heads_)});
-    core_->forward(b, inner());
+    core_->forward(b, inner(o));
     b.seam(Collective::Kind::all_to_all, s_.context_group, {read(context_heads_), write(context_parts_)});
     from_parts(b, Pass::forward, context_parts_, o.context, context_width_);
   }
@@ -49,14 +49,14 @@ class Ulysses : public AttentionCore {
     to_parts(b, Pass::input_gradient, o.context_gradient, context_gradient_parts_, context_width_);
     b.seam(Collective::Kind::all_to_all, s_.context_group,
            {read(context_gradient_parts_), write(context_heads_gradient_)});
-    core_->backward(b, inner());
+    core_->backward(b, inner(o));
     b.seam(Collective::Kind::all_to_all, s_.context_group, {read(qkv_heads_gradient_), write(qkv_gradient_parts_)});
     from_parts(b, Pass::input_gradient, qkv_gradient_parts_, o.qkv_gradient, qkv_width_);
   }
 
  private:
-  [[nodiscard]] AttentionOperands inner() const {
-    return {qkv_heads_, context_heads_, context_heads_gradient_, qkv_heads_gradient_};
+  [[nodiscard]] AttentionOperands inner(const AttentionOperands& o) const {
+    return {qkv_heads_, context_heads_, context_heads_gradient_, qkv_heads_gradient_, o.kind};
   }
   void to_parts(BlockBuilder& b, Pass pass, BufferId rows, BufferId parts, std::uint64_t width) {
     b.compute(s_.kernel(KernelKind::swap_blocks, pass, s_.tokens, width, s_.context), {read(rows), write(parts)});

@@ -181,6 +181,7 @@ ParameterTable layer_table(const State& c, bool mixture) {
   };
   const auto vectors = [&] {
     t.segment(false, false);
+    if (m.sinks) t.slice("attention.sinks", {cut(m.heads, l.wide_features)}, Init::normal, deviation);
     if (m.biases.in_layers()) {
       t.slice("attention.qkv.bias", {cut(m.kv_heads, l.wide_features), whole(group_width)}, Init::zeros);
       if (swiglu) {

@@ -131,7 +131,9 @@ class PostNormLayer {
     return {&c_.layer, "ffn.up.weight", "ffn.up.bias", c_.hidden_width, c_.ffn, true};
   }
   [[nodiscard]] Product down() const { return {&c_.layer, "ffn.down.weight", nullptr, c_.ffn, c_.hidden_width, false}; }
-  [[nodiscard]] AttentionOperands core_operands() const { return {qkv_, context_, context_gradient_, qkv_gradient_}; }
+  [[nodiscard]] AttentionOperands core_operands() const {
+    return {qkv_, context_, context_gradient_, qkv_gradient_, &c_.kinds.front()};
+  }
 
   BufferId gathered(BlockBuilder& b, BufferId part) {
     if (!c_.sequence_parallel) return part;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "core/base/diagnostics.hpp"
@@ -44,9 +45,11 @@ std::vector<bool> first_layers(const Plan& plan, std::uint32_t eighths) {
   return out;
 }
 
-/// Stands in for is_local until the model says so.
-bool sees_near_keys(const State&, std::uint32_t) { return false; }
-bool rotates(const ModelSpec& m, std::uint32_t) { return m.positions == PositionEncoding::rotary; }
+/// Whether a local layer differs from others: it sees less, or rotates by other angles.
+bool differs_as_local(const State& s, std::uint32_t layer) {
+  if (!is_local(s.model, layer)) return false;
+  return s.model.local->size < s.workload.sequence_length || s.model.local->rope_theta > 0.0;
+}
 
 }  // namespace
 
@@ -168,7 +171,7 @@ void State::add_kinds() {
   // The order of kinds: dense before mixtures, all keys before near ones, rotating before not.
   using Traits = std::array<bool, 3>;
   const auto traits_of = [&](std::uint32_t l) {
-    return Traits{model.mixture && is_mixture(model, l), sees_near_keys(*this, l), !rotates(model, l)};
+    return Traits{model.mixture && is_mixture(model, l), differs_as_local(*this, l), !rotates(model, l)};
   };
   std::set<Traits> all;
   for (std::uint32_t l = 0; l < layers; ++l) all.insert(traits_of(l));

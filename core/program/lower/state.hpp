@@ -187,7 +187,7 @@ struct LayerKind {
   std::uint8_t number = 0;            ///< its place in State::kinds
   std::uint8_t weights = 0;           ///< of a transformer layer: the number of its module among theirs
   bool mixture = false;               ///< instead of a dense feed-forward part
-  bool local = false;                 ///< is_local(model, layer)
+  bool local = false;                 ///< is_local(model, layer), where that makes a difference
   bool rotates = false;               ///< rotates(model, layer)
   std::uint32_t prediction = 0;       ///< from 1: brings the stream into the prediction module of that number; 0: a
                                       ///< transformer layer

@@ -16,6 +16,7 @@ class Layer {
   void build() {
     for (const LayerKind& kind : c_.kinds) {
       if (kind.prediction > 0) continue;
+      kind_ = &kind;
       module_ = &(c_.*kind.module);
       mixes_ = kind.mixture;
       build(kind);
@@ -24,8 +25,7 @@ class Layer {
 
  private:
   void build(const LayerKind& kind) {
-    const std::string name = c_.program.parameter_tables[module_->table].module;
-    BlockBuilder forward(c_, name + ".forward", Pass::forward, Section::model);
+    BlockBuilder forward(c_, kind.name + ".forward", Pass::forward, Section::model);
     // The stage's first layer takes what the embedding summed or the previous
     // stage sent; for all others these waits are over.
     if (c_.tensor > 1) forward.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
@@ -33,10 +33,10 @@ class Layer {
     if (c_.pipeline > 1) forward.enter_after_tail(receive_lane(TransferLane::forward_receive));
     emit_forward(forward);
     c_.blocks(Phase::forward)[kind].plain = forward.finish(c_);
-    BlockBuilder backward(c_, name + ".backward", Pass::input_gradient, Section::model);
+    BlockBuilder backward(c_, kind.name + ".backward", Pass::input_gradient, Section::model);
     if (c_.pipeline > 1) backward.enter_after_tail(receive_lane(TransferLane::backward_receive));
     if (c_.split_backward) {
-      BlockBuilder weight(c_, name + ".weight", Pass::weight_gradient, Section::model);
+      BlockBuilder weight(c_, kind.name + ".weight", Pass::weight_gradient, Section::model);
       emit_backward(backward, weight);
       c_.blocks(Phase::weight)[kind].plain = weight.finish(c_);
     } else {
@@ -146,16 +146,15 @@ class Layer {
   // --- forward -----------------------------------------------------------
 
   void emit_forward(BlockBuilder& b) {
-    const ModelSpec& m = c_.model;
     c_.sharding.norm_forward(c_, b, norm1(), read(hidden_), write(norm1_out_), write(norm1_stats_));
     if (latent_) {
       latent_->forward(b, *module_, latent_->widens_stream() ? gathered(b, norm1_out_, gathered_) : norm1_out_);
     } else {
       c_.sharding.forward(c_, b, qkv(), gathered(b, norm1_out_, gathered_), qkv_);
     }
-    if (!latent_ && m.positions == PositionEncoding::rotary) {
+    if (!latent_ && kind_->rotates) {
       Kernel rope = attention_kernel(c_, local_heads(c_), KernelKind::rope_forward, Pass::forward);
-      rope.parameter = m.rope_theta;
+      rope.parameter = rope_theta();
       b.compute(rope, {update(qkv_)});
     }
     attention_->forward(b, attention_operands());
@@ -183,6 +182,10 @@ class Layer {
     residual(b, ffn, "ffn.down.bias", read(mid_), write(hidden_, 1), ffn_mask_, 3);
   }
 
+  [[nodiscard]] double rope_theta() const {
+    const ModelSpec& m = c_.model;
+    return kind_->local && m.local->rope_theta > 0.0 ? m.local->rope_theta : m.rope_theta;
+  }
   [[nodiscard]] Product qkv() const {
     return {module_,         "attention.qkv.weight", bias() ? "attention.qkv.bias" : nullptr,
             c_.hidden_width, c_.qkv_width,           true};
@@ -237,7 +240,7 @@ class Layer {
   }
 
   [[nodiscard]] AttentionOperands attention_operands() const {
-    return {qkv_, context_, context_gradient_, qkv_gradient_};
+    return {qkv_, context_, context_gradient_, qkv_gradient_, kind_};
   }
 
   // --- backward ----------------------------------------------------------
@@ -292,7 +295,6 @@ class Layer {
   }
 
   void attention_backward(BlockBuilder& b, BlockBuilder& w) {
-    const ModelSpec& m = c_.model;
     const Operand dy1 = branch_gradient(b, read(split() ? mid_gradient_ : gradient_), attention_branch_gradient_,
                                         attention_gathered_gradient_, attention_mask_, "attention.out.bias", 2);
     const bool whole_input = !latent_ || latent_->widens_stream();
@@ -305,9 +307,9 @@ class Layer {
       norm_gradients(b, norm1(), latent_->input_gradient(), hidden_, norm1_stats_, read(mid_gradient_), gradient_);
       return;
     }
-    if (m.positions == PositionEncoding::rotary) {
+    if (kind_->rotates) {
       Kernel rope = attention_kernel(c_, local_heads(c_), KernelKind::rope_backward, Pass::input_gradient);
-      rope.parameter = m.rope_theta;
+      rope.parameter = rope_theta();
       b.compute(rope, {update(qkv_gradient_)});
     }
     column_gradients(b, w, qkv(), qkv_gradient_, x1, norm1(), hidden_, norm1_stats_, read(mid_gradient_), gradient_);
@@ -361,8 +363,9 @@ class Layer {
   }
 
   State& c_;
-  // The module of the kind of layer that is being built; kinds share all buffers except those of their feed-forward
+  // The kind of layer that is being built, and its module; kinds share all buffers except those of their feed-forward
   // parts.
+  const LayerKind* kind_ = nullptr;
   const Module* module_ = nullptr;
   bool mixes_ = false;  ///< a mixture in place of the dense feed-forward part
   std::unique_ptr<AttentionCore> attention_;

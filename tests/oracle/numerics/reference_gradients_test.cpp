@@ -70,6 +70,24 @@ ModelSpec predicting(ModelSpec m, std::uint64_t modules) {
   return m;
 }
 
+/// Three layers of which the second sees all keys, the others a window of 2, or chunks of 3, of 5 positions.
+ModelSpec local(ModelSpec m, LocalAttention::Span span) {
+  m.layers = 3;
+  m.local = LocalAttention{span, span == LocalAttention::Span::window ? 2U : 3U, {2, {}}, 20.0};
+  m.sinks = true;
+  m.attention_softcap = 1.5;
+  return m;
+}
+
+/// Six heads, which is no power of two; the last layer does not rotate.
+ModelSpec unlike(ModelSpec m) {
+  if (m.positions == PositionEncoding::rotary) m.unrotated = {0, {1}};
+  if (m.positions == PositionEncoding::learned) m.positions = PositionEncoding::alibi;
+  m.attention_scale = 0.8;
+  m.sinks = m.positions == PositionEncoding::alibi;
+  return m;
+}
+
 Workload workload(double dropout) {
   Workload w;
   w.global_batch = 3;
@@ -122,6 +140,10 @@ TEST_CASE("The reference gradient of every parameter element is the slope of the
       Case{"latent", latent(6), 0.0, 0.0}, Case{"latent, queries from the stream, dropout", latent(0), 0.3, 0.3},
       Case{"prediction module, table not tied", predicting(gpt(false), 1), 0.0, 0.0},
       Case{"two prediction modules, tied, dropout, ignored targets", predicting(gpt(true), 2), 0.3, 0.2},
+      Case{"windows, sinks and a cap", local(llama(false), LocalAttention::Span::window), 0.0, 0.0},
+      Case{"chunks, sinks and a cap, dropout", local(gpt(true), LocalAttention::Span::chunk), 0.3, 0.0},
+      Case{"layers that do not rotate, a scale", unlike(llama(true)), 0.0, 0.0},
+      Case{"alibi, a scale, sinks", unlike(gpt(false)), 0.3, 0.0},
       Case{"prediction module with experts", predicting(mixture(llama(false), Mixture::Scores::sigmoid), 1), 0.0, 0.0});
   CAPTURE(c.name);
   Workload w = workload(c.dropout);

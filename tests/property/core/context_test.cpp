@@ -8,6 +8,7 @@
 #include "core/program/lower/lower.hpp"
 #include "core/program/totals.hpp"
 #include "core/record/traffic.hpp"
+#include "tests/support/attention_kinds.hpp"
 #include "tests/support/random_plan.hpp"
 
 using namespace orrery;
@@ -18,7 +19,7 @@ constexpr std::uint64_t cases = 400;
 
 /// Random runs with a context axis, as many as there are among the first seeds.
 template <class Visit>
-void for_each_run(Visit&& visit) {
+void for_each_run(Visit&& visit, bool kinds = false) {
   std::uint64_t seen = 0;
   for (std::uint64_t seed = 1; seen < cases; ++seed) {
     PlannedRun run = test::random_run(seed);
@@ -29,6 +30,7 @@ void for_each_run(Visit&& visit) {
     run.plan.reshard_after_forward = true;
     run.plan.prefetch = 1;
     run.plan.parameter_chunk = Plan{}.parameter_chunk;
+    if (kinds) test::add_attention_kinds(seed, run);
     CAPTURE(seed, test::describe(run));
     visit(run, lower(run.model, run.workload, run.plan));
   }
@@ -150,8 +152,8 @@ TEST_CASE("context-parallel traffic equals the closed form", "[property][totals]
 
 // Counts every pair of a query and a key that it sees, one by one on every rank, for each part of the keys.
 TEST_CASE("attention costs what the busiest rank multiplies, and zigzag makes all equal", "[property][context]") {
-  std::uint64_t uneven = 0, even = 0;
-  for_each_run([&](const PlannedRun& run, const Program& program) {
+  std::uint64_t uneven = 0, even = 0, local = 0, unseen = 0;
+  const auto check = [&](const PlannedRun& run, const Program& program) {
     if (run.plan.context == ContextAlgorithm::ulysses) return;
     if (run.plan.context == ContextAlgorithm::ring_self_attention) return;  // multiplies all pairs
     const std::uint64_t c = run.plan.mesh.size(Axis::context);
@@ -173,8 +175,12 @@ TEST_CASE("attention costs what the busiest rank multiplies, and zigzag makes al
           const std::uint64_t w = k.ring == 0 ? c : k.ring;
           const std::uint64_t inside = (i % w + w - k.site % w) % w;
           const std::uint64_t holder = (i / w + c / w - k.site / w) % (c / w) * w + inside;
+          const auto sees = [&](std::uint64_t query, std::uint64_t key) {
+            if (key > query || k.window == 0) return key <= query;
+            return k.options.chunked ? key / k.window == query / k.window : query - key < k.window;
+          };
           for (const std::uint64_t key : ring ? own[holder] : all) {
-            for (const std::uint64_t query : own[i]) pairs[i] += key <= query ? 1 : 0;
+            for (const std::uint64_t query : own[i]) pairs[i] += sees(query, key) ? 1 : 0;
           }
         }
         const auto [least, most] = std::minmax_element(pairs.begin(), pairs.end());
@@ -182,6 +188,12 @@ TEST_CASE("attention costs what the busiest rank multiplies, and zigzag makes al
         CHECK(k.columns == *most);
         CHECK(k.parameter * static_cast<double>(c) == Approx(sum).epsilon(1e-14));
         CHECK(busiest_flops(k) * sum == Approx(flops_of(k).executed * static_cast<double>(*most * c)).epsilon(1e-14));
+        if (k.window > 0) {
+          CHECK(k.window == run.model.local->size);
+          ++local;
+          unseen += *most == 0 ? 1 : 0;
+          continue;
+        }
         if (run.plan.zigzag) CHECK(*least == *most);
         if (k.pass != Pass::forward) continue;
         columns += k.columns;
@@ -196,7 +208,11 @@ TEST_CASE("attention costs what the busiest rank multiplies, and zigzag makes al
     std::vector<std::uint64_t> expected(run.workload.sequence_length);
     std::iota(expected.begin(), expected.end(), 0U);
     CHECK(all == expected);
-  });
+  };
+  for_each_run(check);
   CHECK(uneven > 20);
   CHECK(even > 20);
+  for_each_run(check, true);
+  CHECK(local > 200);
+  CHECK(unseen > 20);  // no query of any rank sees a key of this part
 }
