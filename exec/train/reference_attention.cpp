@@ -109,7 +109,8 @@ Matrix attention_forward(const ModelSpec& m, const AttentionOf& of, const Matrix
 }
 
 Matrix attention_backward(const ModelSpec& m, const AttentionOf& of, const Matrix& dcontext, const Matrix& qkv,
-                          Matrix* dsinks, double& largest, const std::function<double(double)>& stored) {
+                          const Matrix& context, Matrix* dsinks, double& largest,
+                          const std::function<double(double)>& stored) {
   const std::uint64_t width = value_width(m);
   Matrix dqkv(qkv.rows, qkv.columns);
   for (std::uint64_t head = 0; head < m.heads; ++head) {
@@ -134,7 +135,10 @@ Matrix attention_backward(const ModelSpec& m, const AttentionOf& of, const Matri
         weighted += dp[j] * p(i, j);
         largest = std::max(largest, std::abs(dp[j]));
       }
-      if (dsinks != nullptr) dsinks->values[head] -= h.sink_share[i] * weighted;
+      // sum_j dP P, by the context: C = P v after dropout.
+      for (std::uint64_t f = head * width; dsinks != nullptr && f < (head + 1) * width; ++f) {
+        dsinks->values[head] -= h.sink_share[i] * dcontext(i, f) * context(i, f);
+      }
       for (std::uint64_t j = 0; j < qkv.rows; ++j) {
         if (!sees(m, of.layer, i, j)) continue;
         const double ds = p(i, j) * (dp[j] - weighted) * h.cap_derivative(i, j);

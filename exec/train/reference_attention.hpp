@@ -24,10 +24,12 @@ struct AttentionOf {
 
 /// Returns the context [s, heads * value width].
 [[nodiscard]] Matrix attention_forward(const ModelSpec&, const AttentionOf&, const Matrix& qkv);
-/// Returns dqkv, and adds to `dsinks` where there are sinks. Scores and probabilities are formed anew. `largest` is
-/// raised to the largest |derivative of a probability or score|. `stored`, where given, returns a probability as it is
-/// after being stored: rows that no longer sum to 1 leave the common part of dP in the scores' gradient.
+/// Returns dqkv, and adds to `dsinks` where there are sinks, which the context as it was kept decides. Scores and
+/// probabilities are formed anew. `largest` is raised to the largest |derivative of a probability or score|. `stored`,
+/// where given, returns a probability as it is after being stored: rows that no longer sum to 1 leave the common part
+/// of dP in the scores' gradient.
 [[nodiscard]] Matrix attention_backward(const ModelSpec&, const AttentionOf&, const Matrix& dcontext, const Matrix& qkv,
-                                        Matrix* dsinks, double& largest, const std::function<double(double)>& stored);
+                                        const Matrix& context, Matrix* dsinks, double& largest,
+                                        const std::function<double(double)>& stored);
 
 }  // namespace orrery

@@ -286,8 +286,8 @@ class Pass {
     const Matrix dcontext = linear_derivative(at + "out", dy, r.context);
     std::function<double(double)> probability;
     if (rounding_) probability = [this](double p) { return stored(p, 1.0); };
-    Matrix dqkv = attention_backward(model_, attention_of(layer), dcontext, r.qkv, optional_gradient(at + "sinks"),
-                                     largest_signal_, probability);
+    Matrix dqkv = attention_backward(model_, attention_of(layer), dcontext, r.qkv, r.context,
+                                     optional_gradient(at + "sinks"), largest_signal_, probability);
     signal(dqkv);
     return heads_derivative(layer, std::move(dqkv), x, r);
   }
