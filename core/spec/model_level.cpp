@@ -22,7 +22,6 @@ std::vector<std::string> unpriced(const ModelSpec& m) {
   };
   const bool alike = m.biases == Biases::of_layers(m.biases.qkv);
   lack(m.activation != Activation::gelu && m.activation != Activation::swiglu, "an activation but gelu and swiglu");
-  lack(m.positions == PositionEncoding::none, "no positions");
   lack(!alike && m.architecture == Architecture::decoder, "biases in only some linear layers");
   lack(!m.norm_weight, "norms without weights");
   lack(m.norm == Norm::layer_norm && !m.norm_bias, "layer norms without a bias");

@@ -25,6 +25,7 @@ Coverage::Kinds kinds_of(const PlannedRun& run) {
       {"local and global, mixtures and dense", mixed && mixes_kinds(m)},
       {"layers that do not rotate", !m.unrotated.empty()},
       {"alibi, several ranks of heads", m.positions == PositionEncoding::alibi && p.mesh.size(Axis::tensor) > 1},
+      {"no positions", m.positions == PositionEncoding::none},
       {"scale", m.attention_scale > 0.0}};
   const auto cut = [&](const std::string& kind, bool has) {
     kinds[kind + ", flash"] = has && !context && flash;

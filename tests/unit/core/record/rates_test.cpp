@@ -6,6 +6,7 @@
 
 #include "core/program/lower/lower.hpp"
 #include "core/spec/routing.hpp"
+#include "tests/support/attention_kinds.hpp"
 #include "tests/support/random_plan.hpp"
 
 namespace orrery {
@@ -28,6 +29,34 @@ TEST_CASE("Model FLOPs of GPT equal the published closed form", "[unit][record]"
   CHECK(model_flops(m, w) == Approx(expected).epsilon(1e-12));
 }
 
+// Of the term s / 6h, 12 B L s^2 h, layers with a window have 12 B p h each, with the p pairs that a causal window
+// leaves: w (w + 1) / 2 + (s - w) w = 512 x 513 / 2 + 1536 x 512 = 917,760. Chunks leave 4 x 131,328 = 525,312.
+TEST_CASE("Model FLOPs of layers with windows or chunks count the pairs that these leave", "[unit][record]") {
+  ModelSpec m;
+  m.layers = 96;
+  m.hidden = 12288;
+  m.heads = m.kv_heads = 96;
+  m.head_dim = 128;
+  m.ffn = 4 * m.hidden;
+  m.vocabulary = 51200;
+  Workload w;
+  w.global_batch = 64;
+  w.sequence_length = 2048;
+  const double b = 64, s = 2048, h = 12288;
+  const double all = model_flops(m, w);
+  const auto without = [&](double local, double pairs) { return all - local * 12 * b * h * (s * s - pairs); };
+  m.local.emplace().size = 512;
+  CHECK(model_flops(m, w) == Approx(without(96, 917760)).epsilon(1e-12));
+  m.local->global.every = 4;
+  CHECK(model_flops(m, w) == Approx(without(72, 917760)).epsilon(1e-12));
+  m.local->global.layers = {0};
+  m.local->span = LocalAttention::Span::chunk;
+  CHECK(model_flops(m, w) == Approx(without(71, 525312)).epsilon(1e-12));
+  // A window of the sequence or more hides nothing.
+  m.local->size = 2048;
+  CHECK(model_flops(m, w) == all);
+}
+
 /// Whether experts get tokens that capacity drops, or parts padded to the largest load.
 bool uneven(const PlannedRun& run) {
   if (!run.model.mixture) return false;
@@ -46,6 +75,24 @@ TEST_CASE("Programs without recomputation and padding execute the model's FLOPs"
     limits.recompute = Recompute::none;
     const PlannedRun run = test::random_run(seed, limits);
     if (padded_vocabulary(run.plan, run.model) != run.model.vocabulary || uneven(run)) continue;
+    CAPTURE(seed, test::describe(run));
+    const Program program = lower(run.model, run.workload, run.plan);
+    CHECK(program_flops(program) == Approx(model_flops(run.model, run.workload)).epsilon(1e-12));
+    ++compared;
+  }
+  CHECK(compared >= 50);
+}
+
+TEST_CASE("Programs of models with local layers execute the model's FLOPs", "[unit][record]") {
+  int compared = 0;
+  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+    test::RandomRunLimits limits;
+    limits.recompute = Recompute::none;
+    limits.cut_positions = seed % 2 == 0;
+    PlannedRun run = test::random_run(seed, limits);
+    test::add_attention_kinds(seed, run);
+    const bool local = run.model.local && run.model.local->size < run.workload.sequence_length;
+    if (!local || padded_vocabulary(run.plan, run.model) != run.model.vocabulary || uneven(run)) continue;
     CAPTURE(seed, test::describe(run));
     const Program program = lower(run.model, run.workload, run.plan);
     CHECK(program_flops(program) == Approx(model_flops(run.model, run.workload)).epsilon(1e-12));
