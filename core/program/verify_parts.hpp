@@ -62,6 +62,7 @@ void check_data(Findings&);       ///< lifetimes and hazards, class by class
 void check_gradients(Findings&);  ///< contributions, class by class
 void check_order(Findings&);      ///< matching and deadlock, between ranks
 void check_values(Findings&);     ///< partial sums, stale values, repeated ops
+void check_scores(Findings&);     ///< attention's kernels of a layer make the same scores
 void check_pairs(Findings&);      ///< forward and backward, gradient and update
 void check_targets(Findings&);    ///< what losses are of
 void check_norms(Findings&);      ///< what counts in a norm, and how often

@@ -8,6 +8,7 @@
 #include "core/program/program_text.hpp"
 #include "core/program/verify.hpp"
 #include "tests/property/core/program_oracle.hpp"
+#include "tests/support/attention_kinds.hpp"
 #include "tests/support/coverage.hpp"
 #include "tests/support/random_plan.hpp"
 
@@ -248,7 +249,8 @@ bool gathers_unread(const Program& program, const Block& block, const Op& op) {
     const View& gathered = block.views[op.views.first + i];
     bool unread = gathered.layer_shift == 0 && !reads(block, gathered);
     for (const Block& other : program.blocks) {
-      const bool layer = gathered.layer_shift != 0 && other.name.starts_with("layer.backward");
+      const bool layer = gathered.layer_shift != 0 && other.name.starts_with("layer.") &&
+                         other.name.find(".backward") != std::string::npos;
       unread = unread || (layer && !reads(other, gathered));
     }
     if (!unread) return false;
@@ -323,6 +325,58 @@ TEST_CASE("the verifier rejects every lost and every repeated op of other archit
   CAPTURE(count.lost, count.harmless, count.repeated);
   CHECK(count.lost * stride() > 100 * seeds);
   CHECK(count.harmless * 20 < count.lost);
+}
+
+TEST_CASE("the verifier rejects every lost and every repeated op of kinds of attention", "[property][verify]") {
+  Losses count;
+  const std::uint64_t seeds = sample(60);
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    test::RandomRunLimits limits;
+    limits.cut_positions = seed % 2 == 0;
+    PlannedRun run = test::random_run(seed, limits);
+    test::add_attention_kinds(seed, run);
+    lose_and_repeat(seed, run, count);
+  }
+  CAPTURE(count.lost, count.harmless, count.repeated);
+  CHECK(count.lost * stride() > 100 * seeds);
+  CHECK(count.harmless * 20 < count.lost);
+}
+
+// Forward and backward kernels make the same scores of the same keys.
+TEST_CASE("the verifier rejects a kernel with other scores than its layer's", "[property][verify]") {
+  std::size_t changes = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    PlannedRun run = test::random_run(seed);
+    test::add_attention_kinds(seed, run);
+    const Program program = lower(run.model, run.workload, run.plan);
+    CAPTURE(seed, test::describe(run));
+    for (const std::uint32_t b : used_blocks(program)) {
+      for (std::size_t i = 0; i < program.blocks[b].kernels.size(); ++i) {
+        const Kernel& k = program.blocks[b].kernels[i];
+        const bool backward = k.kind == KernelKind::attention_flash_backward ||
+                              k.kind == KernelKind::attention_unfused_backward ||
+                              k.kind == KernelKind::attention_part_backward;
+        if (!backward || !k.options.causal) continue;
+        Program changed = program;
+        Kernel& other = changed.blocks[b].kernels[i];
+        switch (changes % 5) {
+          case 0: other.window += 1; break;
+          case 1: other.scale += 0.1; break;
+          case 2: other.softcap += 1.0; break;
+          case 3: other.options.alibi = !other.options.alibi; break;
+          default:
+            other.window = other.window == 0 ? 2 : 0;
+            other.options.chunked = false;
+            break;
+        }
+        const std::vector<Violation> found = verify(changed);
+        REQUIRE(!found.empty());
+        CHECK(found[0].code == "program.scores");
+        ++changes;
+      }
+    }
+  }
+  CHECK(changes > 60);
 }
 
 // These Programs have, beside the grid's products, experts, a context axis, latent attention, and BERT's head.

@@ -142,6 +142,21 @@ TEST_CASE("a window needs a causal mask, and chunks a length", "[verify]") {
   CHECK(attends("causal chunked") == "chunks have no length (block forward, op 1)");
 }
 
+TEST_CASE("attention of a layer makes the same scores in all its kernels", "[verify]") {
+  const std::string fill = "  1: compute fill forward f32 rows=4 columns=8 (write hidden)\n";
+  const std::string attend =
+      "compute attention_flash_forward forward f32 rows=4 batch=1 heads=1 kv_heads=1 head_dim=2 ";
+  CHECK(after({{fill, fill + "  2: alloc scratch\n  3: " + attend +
+                          "window=2 scale=0.5 causal (read hidden[0:24], write scratch[0:8], write scratch[8:12])\n" +
+                          "  4: " + attend +
+                          "softcap=50 causal alibi (read hidden[0:24], write scratch[12:20], write scratch[20:24])\n" +
+                          "  5: free scratch\n"}})[0]
+            .message ==
+        "attention_flash_forward makes other scores (causal, window of 0, scale 0, cap 50, slopes) than another kernel "
+        "of its layer (causal, window of 2, scale 0.5, cap 0) (rank 0, class 0, block first, op 4, layer 0, microbatch "
+        "0)");
+}
+
 TEST_CASE("collectives, exchanges and copies have the operands of their kind", "[verify]") {
   CHECK(after({{"all_gather tensor (read half, write hidden@1)", "all_gather tensor (read half, write half)"}})[0]
             .message == "16 elements are not 2 parts of 16 (block forward, op 3)");
