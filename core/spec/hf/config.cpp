@@ -33,6 +33,11 @@ Config::~Config() = default;
 
 bool Config::knows(const char* key) const { return values_->absent.contains(key); }
 
+const json* Config::given(const char* key) const {
+  const auto at = values_->given.find(key);
+  return at == values_->given.end() || at->is_null() ? nullptr : &*at;
+}
+
 const json* Config::find(const char* key) const {
   ORRERY_ASSERT(values_->absent.contains(key), key, family_.type);
   const auto at = values_->given.find(key);
