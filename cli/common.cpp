@@ -21,6 +21,7 @@
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/program/lower/lower.hpp"
+#include "core/spec/cluster_word.hpp"
 #include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
@@ -51,6 +52,7 @@ void declare_allocator(Command& c, CommonFlags& flags) {
 
 void declare_machine(Command& c, CommonFlags& flags) {
   c.option("--gpus", flags.gpus, "number of devices; default: the cluster file's", {1, max_devices});
+  c.option("--nic", flags.nic, "a network port's bandwidth, where --cluster is one word (h200:8x4): \"400 Gbit/s\"");
   c.option("--calibration", flags.calibration, "calibration file; default: the device's");
   c.option(
       "--software", flags.software,
@@ -164,6 +166,15 @@ std::optional<ModelSpec> named_model(const Library& library, const std::string& 
   return library.model(reference, "", d);
 }
 
+std::string with_nic(const std::string& cluster, const CommonFlags& flags) {
+  if (!flags.nic) return cluster;
+  if (!is_cluster_word(cluster)) {
+    refuse("cli.flags", "--nic goes only with a cluster in one word",
+           {fmt::format("--cluster is {}; h200:8x4 is one. A cluster file has its network's bandwidth.", cluster)});
+  }
+  return with_port(cluster, *flags.nic);
+}
+
 std::optional<ClusterSpec> named_cluster(const Library& library, const std::string& reference,
                                          std::optional<std::uint32_t> gpus, Diagnostics& d) {
   if (is_path(reference)) require_kind(reference, {FileKind::cluster});
@@ -182,9 +193,9 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
   }
   if (cluster && (!run->cluster || use == ClusterUse::replace)) {
     const auto ranks = static_cast<std::uint32_t>(run->plan.mesh.size());
-    run->cluster = named_cluster(library, *cluster, ranks, d);
+    run->cluster_reference = with_nic(*cluster, flags);
+    run->cluster = named_cluster(library, run->cluster_reference, ranks, d);
     require_none(d);
-    run->cluster_reference = *cluster;
   }
   adapt_to_this_machine(*run->cluster);
   set_price(*run->cluster, flags);
@@ -260,6 +271,7 @@ std::vector<std::string> unlike_subjects(const PlannedRun& a, const PlannedRun& 
   const auto sourceless = [](auto spec) {
     spec.source.clear();
     if constexpr (requires { spec.price_source; }) spec.price_source.clear();
+    if constexpr (requires { spec.assumed; }) spec.assumed.clear();
     spec.origin = {};
     return spec;
   };

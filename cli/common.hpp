@@ -31,6 +31,7 @@ struct CommonFlags {
   std::optional<std::string> calibration;
   std::string software = "auto";     ///< a training program, "none" or "auto": the device's usual one
   std::optional<std::string> price;  ///< per GPU-hour, in place of the cluster's: "2.50", "2.20 EUR"
+  std::optional<std::string> nic;    ///< a network port of a cluster in one word
   std::string lanes = "auto";        ///< "serial", "concurrent" or "auto": as the device's file says
   std::optional<std::string> data;
   bool expandable_segments = false;
@@ -41,7 +42,7 @@ struct CommonFlags {
 void declare_output(Command&, CommonFlags&, const std::string& output_help);
 /// Declares --expandable-segments: how the process's caching allocator is set up.
 void declare_allocator(Command&, CommonFlags&);
-/// --gpus, --calibration, --software, --price and --lanes.
+/// --gpus, --nic, --calibration, --software, --price and --lanes.
 void declare_machine(Command&, CommonFlags&);
 
 /// Mistakes of the user, on their way to exit status 2.
@@ -116,6 +117,8 @@ struct LoadedPlan {
 /// Lines "auto: key = value (reason)" for every value that was resolved.
 [[nodiscard]] std::string resolutions_text(const std::vector<Resolution>&);
 
+/// The reference of a cluster with what --nic says. It is refused for a cluster that is not in one word.
+[[nodiscard]] std::string with_nic(const std::string& cluster, const CommonFlags&);
 /// A model or cluster that `--model`, `--cluster` or `show` names; a file of another kind is refused.
 [[nodiscard]] std::optional<ModelSpec> named_model(const Library&, const std::string& reference, Diagnostics&);
 [[nodiscard]] std::optional<ClusterSpec> named_cluster(const Library&, const std::string& reference,

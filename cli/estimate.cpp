@@ -21,7 +21,7 @@ class EstimateVerb final : public Verb {
 
   void declare(Command& c) override {
     c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
-    c.option("--cluster", cluster_, "cluster in place of the plan's: a name or a .toml file");
+    c.option("--cluster", cluster_, "cluster in place of the plan's: a name, a .toml file, or as h200:8x4");
     c.flag("--memory", tensors_, "list what each stage holds at its peak, tensor by tensor");
     c.option("--explain-op", explained_,
              "explain the prices of one kind of operation (a name of the report, or all): formula, numbers, sources");
@@ -54,9 +54,8 @@ class EstimateVerb final : public Verb {
       if (explained_) json["prices"] = prices_json(prices, loaded, library_of(flags_));
       print_json(json);
     } else {
-      print_wrapped(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
-                    resolutions_text(loaded.resolved) + "\n" + report_text(report) +
-                    (tensors_ ? tensors_text(peak_tensors(loaded.program)) : "") +
+      print_wrapped(heading_text(loaded.run, loaded.calibration) + resolutions_text(loaded.resolved) + "\n" +
+                    report_text(report) + (tensors_ ? tensors_text(peak_tensors(loaded.program)) : "") +
                     (explained_ ? prices_text(prices, loaded, library_of(flags_)) : "") +
                     unfit_text(loaded.run.plan.name, report));
     }

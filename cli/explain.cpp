@@ -46,7 +46,7 @@ class ExplainVerb final : public Verb {
   void declare(Command& c) override {
     c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
     c.positional("OTHER", other_, "another plan of the same model and workload");
-    c.option("--cluster", cluster_, "cluster in place of the plan's: a name or a .toml file");
+    c.option("--cluster", cluster_, "cluster in place of the plan's: a name, a .toml file, or as h200:8x4");
     c.option("--memory-margin", margin_,
              "memory that a change must leave free on every device: \"4 GiB\"; auto, as orrery plan");
     declare_machine(c, flags_);
@@ -99,8 +99,7 @@ class ExplainVerb final : public Verb {
     std::string text = e.text;
     const std::string repeated = describe(e.plan) + "\n";
     if (text.starts_with(repeated)) text.erase(0, repeated.size());
-    show(json, heading_text(resolved, plan.calibration.origin, describe(plan.calibration.software)) +
-                   interval_text(e.report) + "\n" + text);
+    show(json, heading_text(resolved, plan.calibration) + interval_text(e.report) + "\n" + text);
     return e.report.fits ? status_fine : status_no;
   }
 

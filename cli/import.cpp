@@ -26,10 +26,10 @@ class ImportVerb final : public Verb {
   const char* summary() const override { return "turn another program's description of a network into a fabric"; }
 
   void declare(Command& c) override {
-    c.positional(
-        "FILE", file_,
-        "a topology or graphs of NCCL (XML), its log, what `nvidia-smi topo -m` printed, Slurm's topology.conf, "
-        "a network of ASTRA-sim (YAML), or a graph for Graphviz");
+    c.positional("FILE", file_,
+                 "a topology or graphs of NCCL (XML), its log, what `nvidia-smi topo -m` printed, Slurm's "
+                 "topology.conf or .yaml, "
+                 "a network of ASTRA-sim (YAML), or a graph for Graphviz");
     c.choice("--as", kind_, kinds(), "what FILE is");
     c.option("--gpu", gpu_, "which GPUs these are (h100), where FILE does not say how fast their links are");
     c.option(

@@ -38,7 +38,7 @@ class PlaceVerb final : public Verb {
     c.option("--fabric", fabric_, "the wires: a name or a .toml file; default: what the cluster's levels promise");
     c.option("--rings", rings_,
              "NCCL's graph (NCCL_GRAPH_DUMP_FILE) or log, along whose rings of GPUs neighbouring ranks are tried");
-    c.option("--cluster", cluster_, "cluster in place of the plan's: a name or a .toml file");
+    c.option("--cluster", cluster_, "cluster in place of the plan's: a name, a .toml file, or as h200:8x4");
     c.option(
         "--routes", routes_,
         "which of several ways a message takes through the fabric: by-destination (the default), hashed, rail-local");
@@ -97,8 +97,8 @@ class PlaceVerb final : public Verb {
       out["fits"] = memory.fits;
       print_json(out);
     } else {
-      print(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
-            resolutions_text(loaded.resolved) + fmt::format("fabric: {}\n\n", escaped(fabric.spec().name)) +
+      print(heading_text(loaded.run, loaded.calibration) + resolutions_text(loaded.resolved) +
+            fmt::format("fabric: {}\n\n", escaped(fabric.spec().name)) +
             placement_text(routes, loaded.program.mesh.size(), *result) +
             (memory.fits ? "" : fmt::format("\n  It does not fit in memory: it needs {}.\n", text_of(memory))));
     }

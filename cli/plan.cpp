@@ -59,7 +59,7 @@ class PlanVerb final : public Verb {
 
   void declare(Command& c) override {
     c.required("--model", model_, "a name, a .toml file, or a Hugging Face config.json");
-    c.required("--cluster", cluster_, "a name or a .toml file");
+    c.required("--cluster", cluster_, "a name, a .toml file, or device:devices per box x boxes: h200:8x4, l40s:8");
     c.required("--batch", workload_.global_batch, "sequences per optimizer step", {1, max_batch});
     c.required("--seq", workload_.sequence_length, "tokens per sequence", {1, max_sequence});
     c.choice("--precision", precision_, strings(precision_names()), "precision of weights and activations");
@@ -163,6 +163,7 @@ void PlanVerb::read() {
             {fmt::format("It is {}; from 0 to 4096 is allowed.", threads_)});
   }
   const Library library = library_of(flags_);
+  cluster_ = with_nic(cluster_, flags_);
   std::optional<ModelSpec> model = named_model(library, model_, d);
   std::optional<ClusterSpec> cluster = named_cluster(library, cluster_, flags_.gpus, d);
   require_none(d);
@@ -249,6 +250,8 @@ std::string PlanVerb::heading() const {
   if (const std::string unread = unread_text(spec_); !unread.empty()) out += unread + "\n";
   out += fmt::format("software: {}\n",
                      escaped(verbose_ ? describe(calibration_.software) : describe_briefly(calibration_.software)));
+  for (const DeviceBasis& device : calibration_.devices) out += fmt::format("device: {}\n", escaped(device.text));
+  for (const std::string& what : machine_.assumed) out += fmt::format("assumed: {}\n", escaped(what));
   if (verbose_) out += fmt::format("calibration: {}\n", escaped(calibration_.origin));
   return out + "\n";
 }

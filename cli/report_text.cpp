@@ -97,7 +97,9 @@ std::string interval_text(const Report& r) {
   return line("  eight runs in ten", step_range(r), note);
 }
 
-std::string heading_text(const PlannedRun& run, const std::string& calibration, const std::string& software) {
+std::string heading_text(const PlannedRun& run) { return heading_text(run, CalibrationChoice{{}, "not used", {}, {}}); }
+
+std::string heading_text(const PlannedRun& run, const CalibrationChoice& prices) {
   const Workload& w = run.workload;
   std::string out = fmt::format("{}\n", run.plan.name.empty() ? "plan" : escaped(run.plan.name));
   out += fmt::format("  model    {}, {} parameters; batch {} x {} tokens, {}, {}\n", escaped(run.model.name),
@@ -106,8 +108,10 @@ std::string heading_text(const PlannedRun& run, const std::string& calibration, 
   if (const std::string unread = unread_text(run.model); !unread.empty()) out += fmt::format("           {}\n", unread);
   if (run.cluster) {
     out += fmt::format("  machine  {}, {}; calibration: {}\n", escaped(run.cluster->name),
-                       escaped(devices_text(*run.cluster)), escaped(calibration));
-    if (!software.empty()) out += fmt::format("  software {}\n", escaped(software));
+                       escaped(devices_text(*run.cluster)), escaped(prices.origin));
+    for (const std::string& what : run.cluster->assumed) out += fmt::format("  assumed  {}\n", escaped(what));
+    for (const DeviceBasis& device : prices.devices) out += fmt::format("  device   {}\n", escaped(device.text));
+    if (!prices.devices.empty()) out += fmt::format("  software {}\n", escaped(describe(prices.software)));
   }
   out += fmt::format("  plan     {}\n", describe(run.plan));
   return out;

@@ -5,13 +5,15 @@
 
 #include "core/plan/plan.hpp"
 #include "core/record/report.hpp"
+#include "validate/calibration_choice.hpp"
 
 namespace orrery {
 
-/// Plan, model, workload and machine of what is priced or run, in three lines. `software` names the program whose costs
-/// are in the times; empty where no times are predicted.
-[[nodiscard]] std::string heading_text(const PlannedRun&, const std::string& calibration,
-                                       const std::string& software = "");
+/// Plan, model, workload and machine of what is priced, a line each: what the devices' costs stand on, the software
+/// whose costs are in the times, and what was assumed of a cluster in one word.
+[[nodiscard]] std::string heading_text(const PlannedRun&, const CalibrationChoice&);
+/// The same where nothing is priced.
+[[nodiscard]] std::string heading_text(const PlannedRun&);
 
 /// Keys of a config.json that nothing here knows, "not read: swiglu_limit, use_mtp"; empty where there are none.
 [[nodiscard]] std::string unread_text(const ModelSpec&);

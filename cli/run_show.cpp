@@ -76,7 +76,7 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
       out = fmt::format("These are times of this machine's CPU cores, not of {}.\n\n",
                         escaped(devices_text(*loaded.run.cluster)));
     }
-    out += heading_text(loaded.run, "not used") + resolutions_text(loaded.resolved) + "\n" + report_text(report);
+    out += heading_text(loaded.run) + resolutions_text(loaded.resolved) + "\n" + report_text(report);
     if (result.losses.size() > 1) {
       out += fmt::format("\n  loss {:.4f} in step 1, {:.4f} in step {}", result.losses.front(), result.losses.back(),
                          result.losses.size());

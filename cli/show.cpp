@@ -243,7 +243,7 @@ class ShowVerb final : public Verb {
 
   int cluster(const Library& library) const {
     Diagnostics d;
-    std::optional<ClusterSpec> c = named_cluster(library, *reference_, flags_.gpus, d);
+    std::optional<ClusterSpec> c = named_cluster(library, with_nic(*reference_, flags_), flags_.gpus, d);
     require_none(d);
     adapt_to_this_machine(*c);
     if (dot_) {
@@ -251,6 +251,7 @@ class ShowVerb final : public Verb {
     } else if (flags_.json) {
       nlohmann::ordered_json json = json_of_toml(write_cluster(*c))["cluster"];
       json["devices"] = c->devices();
+      if (!c->assumed.empty()) json["assumed"] = c->assumed;
       // JSON has base units beside the texts of the file.
       json["memory_bytes"] = c->device.memory.base();
       json["memory_bandwidth_bytes_per_s"] = c->device.memory_bandwidth.base();
@@ -274,7 +275,9 @@ class ShowVerb final : public Verb {
       }
       put_json(json);
     } else {
-      put(fmt::format("# {} devices\n", c->devices()) + write_cluster(*c));
+      std::string notes = fmt::format("# {} devices\n", c->devices());
+      for (const std::string& what : c->assumed) notes += fmt::format("# assumed: {}\n", what);
+      put(notes + write_cluster(*c));
     }
     return status_fine;
   }
@@ -363,8 +366,7 @@ class ShowVerb final : public Verb {
       if (flags_.output) {
         write_output(flags_, text);
       } else {
-        print(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
-              resolutions_text(loaded.resolved) + "\n" + text);
+        print(heading_text(loaded.run, loaded.calibration) + resolutions_text(loaded.resolved) + "\n" + text);
       }
     }
     return status_fine;

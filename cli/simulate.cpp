@@ -85,7 +85,7 @@ class SimulateVerb final : public Verb {
     c.flag("--interleave", jobs_.placement.interleave, "with --on: deal the nodes to the jobs in turn");
     c.option("--steps", jobs_.steps, "with --on: least number of steps of each job; the first does not count",
              {1, 10'000});
-    c.option("--cluster", cluster_, "cluster in place of the plan's: a name or a .toml file");
+    c.option("--cluster", cluster_, "cluster in place of the plan's: a name, a .toml file, or as h200:8x4");
     c.option("--trace", trace_, "write the timeline here; opens in Perfetto (ui.perfetto.dev)");
     c.option("--log", log_, "write a log of events here, as orrery run --log does, for the ranks that --ranks names");
     c.choice("--ranks", ranks_, {"auto", "all", "classes"},
@@ -229,8 +229,8 @@ class SimulateVerb final : public Verb {
       if (trace_) json["trace_ranks"] = written;
       print_json(json);
     } else {
-      std::string out = heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
-                        resolutions_text(loaded.resolved) + "\n" + report_text(report);
+      std::string out =
+          heading_text(loaded.run, loaded.calibration) + resolutions_text(loaded.resolved) + "\n" + report_text(report);
       Table exposed({"<exposed communication", "time", "of the step"});
       for (const ExposedOperation& e : result.exposed) {
         exposed.row({e.name, short_text(e.time), percent(e.time / report.step_time)});
@@ -356,8 +356,7 @@ class SimulateVerb final : public Verb {
       json["estimate"] = to_json(least);
       print_json(json);
     } else {
-      print_wrapped(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
-                    resolutions_text(loaded.resolved) +
+      print_wrapped(heading_text(loaded.run, loaded.calibration) + resolutions_text(loaded.resolved) +
                     fmt::format("\nInterrupted after {} of {} operations, {} into the step.  Its estimate:\n\n",
                                 with_commas(stopped.done), with_commas(stopped.total), short_text(clock)) +
                     report_text(least));

@@ -72,7 +72,7 @@ std::vector<LoadedJob> load_jobs(const JobsRequest& request, const CommonFlags& 
 ClusterSpec sized_cluster(const JobsRequest& request, const CommonFlags& flags, const Library& library,
                           std::uint32_t needed) {
   Diagnostics d;
-  std::optional<ClusterSpec> cluster = named_cluster(library, *request.cluster, flags.gpus, d);
+  std::optional<ClusterSpec> cluster = named_cluster(library, with_nic(*request.cluster, flags), flags.gpus, d);
   require_none(d);
   const std::uint32_t per_node = cluster->devices_per_node;
   if (!flags.gpus) {
@@ -83,7 +83,7 @@ ClusterSpec sized_cluster(const JobsRequest& request, const CommonFlags& flags, 
       require_none(d);
       gpus = fabric->gpus();
     }
-    cluster = named_cluster(library, *request.cluster, gpus, d);
+    cluster = named_cluster(library, with_nic(*request.cluster, flags), gpus, d);
     require_none(d);
   }
   if (needed > cluster->devices()) {
@@ -299,7 +299,7 @@ int run_simulate_jobs(const JobsRequest& request, const CommonFlags& flags) {
   std::vector<std::uint32_t> ranks;
   for (const LoadedJob& job : jobs) ranks.push_back(static_cast<std::uint32_t>(job.loaded.run.plan.mesh.size()));
   Diagnostics d;
-  const std::optional<ClusterSpec> whole = named_cluster(library, *request.cluster, std::nullopt, d);
+  const std::optional<ClusterSpec> whole = named_cluster(library, with_nic(*request.cluster, flags), std::nullopt, d);
   require_none(d);
   std::vector<std::vector<std::uint32_t>> gpus = place_jobs(ranks, whole->devices_per_node, request.placement);
   std::uint32_t needed = 0;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "core/record/calibration_file.hpp"
+#include "core/record/device_calibration.hpp"
+#include "validate/device_basis.hpp"
 #include "validate/validation.hpp"
 
 namespace orrery {
@@ -11,33 +13,27 @@ namespace {
 /// The device's constants alone.
 std::optional<CalibrationChoice> constants_of(const PriceWishes& wishes, const Library& library,
                                               const DeviceSpec& device, Diagnostics& d) {
-  std::filesystem::path file;
-  std::string origin;
   std::error_code failure;
-  if (wishes.calibration) {
-    file = *wishes.calibration;
-    origin = file.string();
-  } else if (device.name == "cpu-core" && std::filesystem::exists(wishes.own_calibration, failure)) {
-    file = wishes.own_calibration;
-    origin = "this machine's (" + file.string() + ")";
-  } else if (!device.calibration.empty()) {
-    file = library.calibration(device.calibration);
-    origin = "shipped " + device.calibration;
+  std::optional<Calibration> read;
+  std::string origin;
+  if (wishes.calibration || (device.name == "cpu-core" && std::filesystem::exists(wishes.own_calibration, failure))) {
+    const std::filesystem::path file = wishes.calibration.value_or(wishes.own_calibration);
+    origin = wishes.calibration ? file.string() : "this machine's (" + file.string() + ")";
+    read = read_calibration(file, d);
   } else {
-    CalibrationChoice none;
-    none.calibration.device = device.name;
-    none.origin = "none: nominal figures; orrery calibrate measures this machine";
-    return none;
+    const std::string name = calibration_name(device, library);
+    origin = name.empty() ? "none: nominal figures; orrery calibrate measures this machine" : "shipped " + name;
+    read = shipped_calibration(device, library, d);
   }
-  std::optional<Calibration> read = read_calibration(file, d);
   if (!read) return std::nullopt;
-  // Calibrations name a device by its display name or by its file.
-  if (read->device != device.name && read->device != device.calibration) {
+  // Calibrations name a device by its display name or by its file, or are for any.
+  const std::string& of = read->device;
+  if (of != device.name && of != calibration_name(device, library) && of != "any") {
     d.error("cli.calibration", fmt::format("the calibration is for another device ({})", origin),
             {fmt::format("It is for {}; the cluster has {}.", read->device, device.name)});
     return std::nullopt;
   }
-  return CalibrationChoice{std::move(*read), std::move(origin), {}};
+  return CalibrationChoice{std::move(*read), std::move(origin), {}, {}};
 }
 
 }  // namespace
@@ -46,11 +42,12 @@ std::optional<CalibrationChoice> choose_calibration(const PriceWishes& wishes, c
                                                     const DeviceSpec& device, Precision precision, Diagnostics& d) {
   std::optional<CalibrationChoice> out = constants_of(wishes, library, device, d);
   if (!out) return std::nullopt;
-  std::optional<Software> software =
-      software_of(wishes.software, shipped_costs(library), out->calibration, device, precision, d);
+  const std::vector<CostFile> costs = shipped_costs(library);
+  std::optional<Software> software = software_of(wishes.software, costs, out->calibration, device, precision, d);
   if (!software) return std::nullopt;
   out->software = std::move(*software);
   out->calibration.software = out->software.costs;
+  out->devices.push_back(device_basis(device, out->calibration, out->software, costs));
   return out;
 }
 
@@ -71,6 +68,7 @@ std::optional<CalibrationChoice> choose_calibration(const PriceWishes& wishes, c
     if (!of) return std::nullopt;
     out->calibration.others.push_back(std::move(of->calibration));
     out->origin += "; " + of->origin;
+    out->devices.insert(out->devices.end(), of->devices.begin(), of->devices.end());
   }
   return out;
 }
@@ -78,6 +76,8 @@ std::optional<CalibrationChoice> choose_calibration(const PriceWishes& wishes, c
 void tell_prices(Report& report, const CalibrationChoice& prices) {
   report.assumptions.push_back("calibration: " + prices.origin);
   report.assumptions.push_back("software: " + describe(prices.software));
+  for (const DeviceBasis& device : prices.devices) report.assumptions.push_back("device: " + device.text);
+  report.devices = prices.devices;
   report.software = prices.software.name;
   report.software_assumed = !prices.software.chosen && prices.software.name != "none";
   report.software_costs = prices.software.files;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/diagnostics.hpp"
 #include "core/record/calibration.hpp"
@@ -19,6 +20,7 @@ struct CalibrationChoice {
   Calibration calibration;  ///< with the costs of `software`
   std::string origin;       ///< "shipped h100", a path, or "none: datasheet figures"
   Software software;
+  std::vector<DeviceBasis> devices;  ///< what each kind of device stands on
 };
 
 /// The user's choices about prices.

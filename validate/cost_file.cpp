@@ -80,6 +80,16 @@ std::optional<CostFile> read_root(TomlTable root, Diagnostics& diagnostics) {
   }
   if (auto t = root.table("held_out", Need::optional)) read_errors(*t, c.errors);
   if (auto t = root.table("unnamed", Need::optional)) read_errors(*t, c.unnamed);
+  if (auto t = root.table("unmeasured", Need::optional)) read_errors(*t, c.unmeasured);
+  if (auto t = root.table("unmeasured_named", Need::optional)) read_errors(*t, c.unmeasured_named);
+  for (TomlTable& t : root.tables("devices", most_runs, Need::optional)) {
+    std::string calibration;
+    std::uint64_t runs = 0;
+    t.read("calibration", calibration);
+    t.read("runs", runs, {1, most_runs});
+    t.finish();
+    c.devices[calibration] = runs;
+  }
   root.read("runs", c.runs, most_runs, Need::optional);
   root.finish();
   if (diagnostics.size() != before) return std::nullopt;
@@ -126,6 +136,11 @@ std::string costs_text(const CostFile& c) {
   if (!c.runs.empty()) out.texts("runs", c.runs);
   write_errors(out, "held_out", c.errors);
   write_errors(out, "unnamed", c.unnamed);
+  write_errors(out, "unmeasured", c.unmeasured);
+  write_errors(out, "unmeasured_named", c.unmeasured_named);
+  for (const auto& [calibration, runs] : c.devices) {
+    out.array_table("devices").text("calibration", calibration).whole("runs", runs);
+  }
   for (const FittedCost& f : c.costs) {
     out.array_table("costs").text("cost", name_of(f.cost)).number("value", f.value).number("prior", f.prior);
     out.number("spread", f.spread);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,11 @@ struct CostFile {
   /// For a family of devices: errors of the runs of all programs, priced as the family's usual program (usual_program)
   /// with constants fitted to all. They tell the error of a prediction whose program is not named.
   HeldOutErrors unnamed;
+  /// In the file for all: errors of all runs, had nothing been measured on their devices; with the costs of no program,
+  /// and with those of their own. They tell the error of a prediction for such a device.
+  HeldOutErrors unmeasured, unmeasured_named;
+  /// In the file of a family: its runs by calibration, "h100".
+  std::map<std::string, std::size_t> devices;
   std::vector<std::string> runs;  ///< ids of the rows that the values were fitted to
   friend bool operator==(const CostFile&, const CostFile&) = default;
 };

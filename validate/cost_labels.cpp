@@ -33,9 +33,7 @@ void append(std::vector<std::string_view>& to, const Row& labels) {
 
 CostLabels labels(const TrainingProgram* program, std::string_view calibration, bool fp8, bool blocks) {
   CostLabels out;
-  for (const DeviceLabels& d : devices) {
-    if (d.calibration == calibration) append(out.devices, d.labels);
-  }
+  out.devices = device_labels(calibration);
   if (program != nullptr) append(out.frameworks, program->labels);
   const bool engine = program != nullptr && program->transformer_engine;
   if (engine) out.frameworks.emplace_back("transformer-engine");
@@ -81,6 +79,14 @@ CostLabels labels_of(const MeasuredRun& run, std::string_view calibration) {
   const std::optional<PrecisionCell> precision = read_precision(run.precision);
   return labels(cell ? training_program(cell->program) : nullptr, calibration,
                 precision && precision->precision == Precision::fp8, precision && precision->blocks);
+}
+
+std::vector<std::string_view> device_labels(std::string_view calibration) {
+  std::vector<std::string_view> out;
+  for (const DeviceLabels& d : devices) {
+    if (d.calibration == calibration) append(out, d.labels);
+  }
+  return out;
 }
 
 std::vector<std::string_view> known_device_labels() {

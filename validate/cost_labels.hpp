@@ -35,6 +35,8 @@ struct TrainingProgram {
 /// The labels of a run with this program on the device with this calibration.
 [[nodiscard]] CostLabels labels_of(const TrainingProgram&, std::string_view calibration, Precision);
 
+/// The labels of the device with this calibration, its family first; empty for a device of no family.
+[[nodiscard]] std::vector<std::string_view> device_labels(std::string_view calibration);
 /// Every label there is.
 [[nodiscard]] std::vector<std::string_view> known_device_labels();
 [[nodiscard]] std::vector<std::string_view> known_framework_labels();

@@ -195,6 +195,7 @@ class Fitting {
     fit.without_device = summarize_errors(held_out([](const PreparedRun& p) { return p.calibration.name; }));
     for (CostFile& file : files_) describe(file, fit);
     for (CostFile& file : files_) describe_unnamed(file);
+    for (CostFile& file : files_) describe_unmeasured(file);
     fit.files = std::move(files_);
     return fit;
   }
@@ -202,9 +203,12 @@ class Fitting {
   void describe(CostFile& file, const Fit& fit) const {
     std::vector<double> errors;
     file.runs.clear();
+    file.devices.clear();
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       if (!applies(file, runs_[i]->labels)) continue;
       file.runs.push_back(runs_[i]->id);
+      if (!file.device.empty() && file.framework.empty() && runs_[i]->labels.devices.front() == file.device)
+        ++file.devices[runs_[i]->calibration.name];
       errors.push_back(fit.held_out_pct[i]);
     }
     file.errors = errors_of_list(errors);
@@ -222,6 +226,19 @@ class Fitting {
       errors.push_back(error_pct(step_time(*run, costs_of(files_, labels)), *run->measured));
     }
     file.unnamed = errors_of_list(errors);
+  }
+
+  /// Prices every run as one on a device without a family, whose calibration is that of datasheet figures.
+  void describe_unmeasured(CostFile& file) const {
+    if (!file.device.empty() || !file.framework.empty()) return;
+    std::vector<double> unnamed, named;
+    for (const PreparedRun* run : runs_) {
+      const SoftwareCosts any = costs_of(files_, CostLabels{}), own = costs_of(files_, {{}, run->labels.frameworks});
+      unnamed.push_back(error_pct(unmeasured_step_time(*run, any), *run->measured));
+      named.push_back(error_pct(unmeasured_step_time(*run, own), *run->measured));
+    }
+    file.unmeasured = errors_of_list(unnamed);
+    file.unmeasured_named = errors_of_list(named);
   }
 
   /// Signed errors in percent, and the two ratios of measured to predicted time between which eight in ten lie.

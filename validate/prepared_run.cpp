@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/program/lower/lower.hpp"
-#include "core/record/calibration_file.hpp"
+#include "core/record/device_calibration.hpp"
 #include "planner/resolve.hpp"
 #include "sim/cost/cost_model.hpp"
 #include "sim/estimate/estimate.hpp"
@@ -17,13 +17,19 @@ namespace {
 
 Calibration calibration_of(const DeviceSpec& device, const Library& library) {
   Diagnostics d;
-  std::optional<Calibration> found = read_calibration(library.calibration(device.calibration), d);
+  std::optional<Calibration> found = shipped_calibration(device, library, d);
   if (!found) throw Error("a shipped calibration cannot be read\n" + render(d));
   return std::move(*found);
 }
 
-CostModel costs_of(const PreparedRun& p, const SoftwareCosts& software) {
-  Calibration calibration = p.calibration;
+/// What the device would be priced with, had nothing been measured on it.
+Calibration unmeasured_calibration(DeviceSpec device, const Calibration& own, const Library& library) {
+  device.calibration = datasheet_calibration;
+  for (const GemmEfficiency& g : own.gemm) device.multiprocessors = g.units;
+  return calibration_of(device, library);
+}
+
+CostModel costs_of(const PreparedRun& p, Calibration calibration, const SoftwareCosts& software) {
   calibration.software = software;
   return CostModel(*p.run.cluster, calibration, p.run.plan.mesh, p.run.plan.placement);
 }
@@ -39,6 +45,7 @@ std::variant<PreparedRun, std::string> prepare(const MeasuredRun& row, const Lib
   out.id = row.id;
   out.run = std::move(*expressed.run);
   out.calibration = calibration_of(out.run.cluster->device, library);
+  out.unmeasured = unmeasured_calibration(out.run.cluster->device, out.calibration, library);
   // Choices that a plan leaves open do not follow the costs of software, because a fit compares times of one Program.
   out.run.plan = resolve(out.run.plan, out.run.model, out.run.workload, *out.run.cluster, out.calibration).plan;
   out.program = lower(out.run.model, out.run.workload, out.run.plan);
@@ -62,7 +69,12 @@ std::variant<PreparedRun, std::string> prepare(const MeasuredRun& row, const Lib
 
 double step_time(const PreparedRun& p, const SoftwareCosts& software) {
   thread_local Estimator estimator;
-  return estimator.step_time(p.program, costs_of(p, software)).base();
+  return estimator.step_time(p.program, costs_of(p, p.calibration, software)).base();
+}
+
+double unmeasured_step_time(const PreparedRun& p, const SoftwareCosts& software) {
+  thread_local Estimator estimator;
+  return estimator.step_time(p.program, costs_of(p, p.unmeasured, software)).base();
 }
 
 std::vector<MemoryFigures> memory_figures(const PreparedRun& p) {

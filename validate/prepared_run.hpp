@@ -20,6 +20,7 @@ struct PreparedRun {
   PlannedRun run;
   Program program;
   Calibration calibration;  ///< of the device; no costs of software
+  Calibration unmeasured;   ///< the same, had nothing been measured on the device
   CostLabels labels;
   FrameworkMemory memory;  ///< of its training program
   /// The Program whose memory is played, where the plan's own recomputation stands for another only in time.
@@ -36,6 +37,8 @@ struct PreparedRun {
 
 /// Step time with these costs of software.
 [[nodiscard]] double step_time(const PreparedRun&, const SoftwareCosts&);
+/// The same where nothing had been measured on the device.
+[[nodiscard]] double unmeasured_step_time(const PreparedRun&, const SoftwareCosts&);
 /// Memory of each pipeline stage, as PyTorch's allocator counts it.
 [[nodiscard]] std::vector<MemoryFigures> memory_figures(const PreparedRun&);
 

@@ -166,7 +166,14 @@ std::optional<Software> software_of(std::string_view name, const std::vector<Cos
     return std::nullopt;
   }
   for (const CostFile* key : keys) out.files.push_back(key->name);
-  if (labels.devices.empty()) return out;
+  if (labels.devices.empty()) {
+    const auto all = std::find_if(keys.begin(), keys.end(),
+                                  [](const CostFile* key) { return key->device.empty() && key->framework.empty(); });
+    if (all == keys.end()) return out;
+    const HeldOutErrors& errors = program != nullptr ? (*all)->unmeasured_named : (*all)->unmeasured;
+    if (errors.runs >= enough_runs) out.errors = errors;
+    return out;
+  }
   out.others = by_program(runs_behind(keys), RunPrograms(files, labels.devices));
   out.runs = take(out.others, out.name);
   HeldOutErrors errors = out.runs > 0 ? errors_of(files, labels) : widest(keys);

@@ -43,7 +43,7 @@ struct Software {
 ///
 /// `errors` are those of the program's narrowest key. Where no run of it on the family was measured, they are those of
 /// its widest key. For "auto" they are those of all programs on the family, priced as its usual one; on a device of no
-/// family they are unset.
+/// family those of all runs, had nothing been measured on their devices.
 ///
 /// Codes: cli.software for an unknown name, for a program on CPU cores, on measured constants, or without a file
 [[nodiscard]] std::optional<Software> software_of(std::string_view name, const std::vector<CostFile>&,

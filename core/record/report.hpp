@@ -56,6 +56,23 @@ struct StepInterval {
   friend bool operator==(const StepInterval&, const StepInterval&) = default;
 };
 
+/// What a device's costs stand on.
+struct DeviceBasis {
+  enum class Kind : std::uint8_t {
+    measured,   ///< by `orrery calibrate`, on the machine itself
+    fitted,     ///< to published runs on this device
+    relative,   ///< to published runs on devices of its family; none ran on this one
+    datasheet,  ///< shares of datasheet figures
+    nominal     ///< no constants at all
+  };
+  std::string device;  ///< its display name
+  Kind kind = Kind::nominal;
+  std::uint64_t runs = 0;            ///< published runs behind it
+  std::optional<double> within_pct;  ///< eight in ten runs on such devices were so near the prediction
+  std::string text;                  ///< the same in words
+  friend bool operator==(const DeviceBasis&, const DeviceBasis&) = default;
+};
+
 /// What a plan costs. The parts of the step are those of StageTime. Written by estimate, simulate and run alike.
 struct Report {
   std::string origin;  ///< "estimate", "simulate", "run threads", "run processes", "run mpi"
@@ -97,6 +114,7 @@ struct Report {
   std::vector<std::string> software_costs;  ///< files of models/software that priced it
   bool software_assumed = false;            ///< the usual program on the device was taken, since none was named
   std::optional<StepInterval> interval;     ///< of predictions; unset where nothing measured tells
+  std::vector<DeviceBasis> devices;         ///< of predictions; one for each kind of device
   std::vector<std::string> assumptions;
   friend bool operator==(const Report&, const Report&) = default;
 };

@@ -1,5 +1,7 @@
 #include "core/record/report_file.hpp"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "core/record/json_fields.hpp"
@@ -9,6 +11,12 @@ namespace orrery {
 using nlohmann::ordered_json;
 
 namespace {
+
+/// In the order of DeviceBasis::Kind.
+const std::vector<std::string_view>& basis_names() {
+  static const std::vector<std::string_view> names{"measured", "fitted", "relative", "datasheet", "nominal"};
+  return names;
+}
 
 /// The rates at the two ends of the interval: the longest step has the lowest rates.
 ordered_json interval_json(const Report& r) {
@@ -26,6 +34,23 @@ ordered_json interval_json(const Report& r) {
   rate("tokens_per_s_per_gpu", r.tokens_per_s_per_gpu);
   rate("model_flops_utilization", r.model_flops_utilization);
   return j;
+}
+
+DeviceBasis read_basis(JsonFields& s) {
+  DeviceBasis b;
+  std::string kind;
+  s.read("device", b.device);
+  s.read("basis", kind);
+  const auto at = std::find(basis_names().begin(), basis_names().end(), kind);
+  if (at == basis_names().end()) {
+    s.error(s.at("basis"), "is none of measured, fitted, relative, datasheet, nominal");
+  } else {
+    b.kind = static_cast<DeviceBasis::Kind>(at - basis_names().begin());
+  }
+  s.read("runs", b.runs);
+  s.read_optional("within_pct", b.within_pct);
+  s.read("text", b.text);
+  return b;
 }
 
 }  // namespace
@@ -100,6 +125,12 @@ ordered_json to_json(const Report& r) {
     j["software"] = {{"name", r.software}, {"assumed", r.software_assumed}, {"costs", r.software_costs}};
   }
   if (r.interval) j["interval"] = interval_json(r);
+  for (const DeviceBasis& b : r.devices) {
+    ordered_json s{{"device", b.device}, {"basis", basis_names()[static_cast<std::size_t>(b.kind)]}, {"runs", b.runs}};
+    if (b.within_pct) s["within_pct"] = *b.within_pct;
+    s["text"] = b.text;
+    j["devices"].push_back(std::move(s));
+  }
   j["assumptions"] = r.assumptions;
   return j;
 }
@@ -220,6 +251,7 @@ std::optional<Report> read_report(std::string_view text, const std::string& file
     s.close();
     r.interval = interval;
   }
+  if (f.has("devices")) f.each("devices", [&](JsonFields& s) { r.devices.push_back(read_basis(s)); });
   texts(f, "assumptions", r.assumptions);
   f.close();
   if (diagnostics.size() != before) return std::nullopt;

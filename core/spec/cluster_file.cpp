@@ -2,6 +2,7 @@
 
 #include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
+#include "core/spec/device_file.hpp"
 #include "core/spec/library.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
@@ -14,20 +15,6 @@ constexpr std::size_t max_rates = 64, max_graphs = 64;
 constexpr Limits<Bytes> memory_limits{Bytes::of(1.0), Bytes::of(0x1p53)};
 constexpr Limits<Bandwidth> bandwidth_limits{Bandwidth::of(1.0), Bandwidth::of(1e18)};
 
-void write_device_table(TomlWriter& out, const DeviceSpec& d, const std::string& path) {
-  out.table(path).text("name", d.name);
-  out.text("memory", exact_text(d.memory)).text("memory_bandwidth", exact_text(d.memory_bandwidth));
-  out.flag("concurrent_lanes", d.concurrent_lanes).whole("cores_shared", d.cores_shared);
-  if (!d.calibration.empty()) out.text("calibration", d.calibration);
-  if (!d.source.empty()) out.text("source", d.source);
-  out.table(path + ".peak");
-  for (const auto& [precision, rate] : d.peak) out.text(name_of(precision), exact_text(rate));
-}
-
-const std::vector<std::string_view>& switch_sum_names() {
-  static const std::vector<std::string_view> names{"nvls", "sharp"};
-  return names;
-}
 const std::vector<std::string_view>& channel_graph_names() {
   static const std::vector<std::string_view> names{"ring", "tree", "nvls"};
   return names;
@@ -106,31 +93,6 @@ void read_bandwidths(TomlTable& row, const ClusterSpec& c, std::vector<Bandwidth
 
 }  // namespace
 
-std::optional<DeviceSpec> read_device(TomlTable& t) {
-  const std::size_t before = t.diagnostics().size();
-  DeviceSpec d;
-  t.read("name", d.name, Need::required, 200);
-  if (std::optional<TomlTable> peak = t.table("peak")) {
-    for (std::size_t i = 0; i < precision_names().size(); ++i) {
-      FlopRate rate;
-      if (peak->read(precision_names()[i], rate, {FlopRate::of(1.0), FlopRate::of(1e24)}, Need::optional)) {
-        d.peak[static_cast<Precision>(i)] = rate;
-      }
-    }
-    peak->finish();
-  }
-  t.read("memory", d.memory, memory_limits);
-  t.read("memory_bandwidth", d.memory_bandwidth, bandwidth_limits);
-  t.read("concurrent_lanes", d.concurrent_lanes, Need::optional);
-  t.read("cores_shared", d.cores_shared, {0U, std::uint32_t{max_devices}}, Need::optional);
-  t.read("calibration", d.calibration, Need::optional, 200);
-  t.read("source", d.source, Need::optional);
-  t.finish();
-  if (t.diagnostics().size() != before || !check_device(d, t.origin(), t.path(""), t.diagnostics()))
-    return std::nullopt;
-  return d;
-}
-
 std::optional<ClusterSpec> read_cluster(TomlTable& t, const DeviceLookup& devices) {
   const std::size_t before = t.diagnostics().size();
   ClusterSpec c;
@@ -160,6 +122,7 @@ std::optional<ClusterSpec> read_cluster(TomlTable& t, const DeviceLookup& device
     NetworkLevel level;
     row.read("name", level.name, Need::required, 200);
     row.read("size", level.size, {1U, std::uint32_t{max_devices}});
+    row.read("most", level.most, {1U, std::uint32_t{max_devices}}, Need::optional);
     row.read("bandwidth", level.bandwidth, bandwidth_limits);
     row.read("latency", level.latency, {Seconds::of(0.0), Seconds::of(1e3)});
     read_rates(row, level);
@@ -196,13 +159,6 @@ std::optional<ClusterSpec> read_cluster(TomlTable& t, const DeviceLookup& device
   return c;
 }
 
-std::string write_device(const DeviceSpec& d) {
-  TomlWriter out;
-  out.whole("schema", spec_schema);
-  write_device_table(out, d, "device");
-  return out.str();
-}
-
 std::string write_cluster(const ClusterSpec& c) {
   TomlWriter out;
   out.whole("schema", spec_schema);
@@ -221,6 +177,7 @@ std::string write_cluster(const ClusterSpec& c) {
   }
   for (const NetworkLevel& level : c.levels) {
     out.array_table("cluster.levels").text("name", level.name).whole("size", level.size);
+    if (level.most > 0) out.whole("most", level.most);
     out.text("bandwidth", exact_text(level.bandwidth)).text("latency", exact_text(level.latency));
     if (!level.rates.empty()) {
       std::vector<std::string> sizes, rates;

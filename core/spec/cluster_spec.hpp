@@ -13,23 +13,41 @@
 
 namespace orrery {
 
+/// How switches add what members of a collective send them, and copy the sum back.
+enum class SwitchSum : std::uint8_t {
+  nvls,  ///< members read sums and write copies through the switch (NVLink SHARP)
+  sharp  ///< a tree of switches adds on the way up and copies on the way down (SHARP)
+};
+
+/// What joins a device to others in the box that it is sold in. Clusters have levels of their own; this is where those
+/// of a cluster in one word (core/spec/cluster_word.hpp) come from.
+struct DeviceLinks {
+  Bandwidth host;              ///< to the host's memory, one way
+  std::string name;            ///< of the links to other devices, "nvlink"; empty: PCIe is all there is
+  Bandwidth peers;             ///< to the other devices of the box, one way
+  std::uint32_t most = 8;      ///< devices that these links join
+  std::uint32_t per_node = 0;  ///< devices of one host; 0: as many as the links join
+  Bandwidth network;           ///< of the network port that such a box has for each device; 0: not known
+  std::optional<SwitchSum> switches;
+  friend bool operator==(const DeviceLinks&, const DeviceLinks&) = default;
+};
+
 /// One kind of accelerator (or CPU core used as one), with datasheet figures.
 struct DeviceSpec {
   std::string name;
   std::map<Precision, FlopRate> peak;  ///< dense matrix peak by compute precision; absent: not supported
   Bytes memory;
   Bandwidth memory_bandwidth;
-  bool concurrent_lanes = true;    ///< communication and copies progress beside compute; false: one op at a time
-  std::uint32_t cores_shared = 0;  ///< > 0: devices of a node share this many cores (CPU ranks), see sim/cost
-  std::string calibration;         ///< name of the shipped calibration, empty: datasheet peak with defaults
+  bool concurrent_lanes = true;       ///< communication and copies progress beside compute; false: one op at a time
+  std::uint32_t cores_shared = 0;     ///< > 0: devices of a node share this many cores (CPU ranks), see sim/cost
+  std::uint32_t multiprocessors = 0;  ///< tiles of a matrix product in flight; 0: as the calibration says
+  /// Rates that large matrix products were measured to reach, at the clock that the board's power leaves.
+  std::map<Precision, FlopRate> reached;
+  std::string reached_source;
+  std::optional<DeviceLinks> links;
+  std::string calibration;  ///< name of the shipped calibration; empty: "datasheet", for GPUs that none was measured on
   std::string source;
   friend bool operator==(const DeviceSpec&, const DeviceSpec&) = default;
-};
-
-/// How switches add what members of a collective send them, and copy the sum back.
-enum class SwitchSum : std::uint8_t {
-  nvls,  ///< members read sums and write copies through the switch (NVLink SHARP)
-  sharp  ///< a tree of switches adds on the way up and copies on the way down (SHARP)
 };
 
 /// The rate at which a message of some size moves, after its latency.
@@ -52,6 +70,7 @@ struct NetworkLevel {
   std::vector<SizedRate> rates{};
   std::string rates_source{};  ///< of a measured curve: where it is from
   std::optional<SwitchSum> switches{};
+  std::uint32_t most = 0;  ///< units that fit where a number of devices asks for it; 0: as many as `size`
   friend bool operator==(const NetworkLevel&, const NetworkLevel&) = default;
 };
 
@@ -89,6 +108,7 @@ struct ClusterSpec {
   std::string price_source;            ///< whose price, and of when
   std::vector<ChannelGraph> channels;  ///< channels that NCCL found on this cluster; for other groups they are derived
   std::string source;
+  std::vector<std::string> assumed;  ///< of a cluster in one word: what the word does not say
   Origin origin;
 
   [[nodiscard]] std::uint64_t devices() const { return std::uint64_t{nodes} * devices_per_node; }

@@ -1,15 +1,12 @@
 #include "core/spec/hf_config.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/base/source_excerpt.hpp"
 #include "core/base/toml_reader.hpp"
+#include "core/spec/hf/classes.hpp"
 #include "core/spec/hf/config.hpp"
-#include "core/spec/hf/file.hpp"
+#include "core/spec/hf/part.hpp"
 #include "core/spec/spec_check.hpp"
 
 namespace orrery {
@@ -17,7 +14,6 @@ namespace {
 
 using hf::Config;
 using hf::Family;
-using nlohmann::json;
 
 /// The last folder of a path that names one, empty otherwise ("", ".", "..", "/").
 std::string last_folder(std::string path) {
@@ -37,64 +33,60 @@ std::string name_from(Config& c, const std::filesystem::path& file, std::string_
   return name.substr(0, 200);
 }
 
-/// Refuses classes that have another head than the trained one, or none.
-void check_classes(Config& c, const Family& family) {
-  const json* classes = c.find("architectures");
-  if (classes == nullptr) return;
-  const bool names = classes->is_array() &&
-                     std::all_of(classes->begin(), classes->end(), [](const json& name) { return name.is_string(); });
-  if (!names) {
-    c.error("architectures", "hf.type", "architectures is not a list of names");
-    return;
-  }
-  for (const json& item : *classes) {
-    const auto& name = item.get_ref<const std::string&>();
-    if (std::find(family.classes.begin(), family.classes.end(), name) != family.classes.end()) continue;
-    c.error("architectures", "hf.unsupported", fmt::format("the class {} is not supported", escaped(name)),
-            {fmt::format("Supported: {}. Others have another head, or none.", family.classes.front()),
-             "A file without architectures is read as the supported class."});
-  }
-}
-
-/// Positions of our keys, which check_model speaks of, point at the file's keys.
-void place_rules(const Family& family, Origin& origin) {
-  for (const hf::Keys& keys : family.tables) {
-    for (const hf::Key& key : keys) {
-      const auto at = origin.positions.find(std::string(key.name));
-      if (key.use != hf::Use::read || key.about.empty() || at == origin.positions.end()) continue;
-      origin.positions.emplace("model." + std::string(key.about), at->second);
-    }
-  }
+/// Refuses a part that the file has not.
+bool has_part(const hf::File& file, const Family& family, std::string_view part, Diagnostics& d) {
+  if (part == "language" && !family.language.key.empty()) return true;
+  d.error(file.origin, "model_type", "hf.part",
+          fmt::format("model type {} has no part \"{}\"", family.type, escaped(part)),
+          {family.language.key.empty() ? "It is a single model: leave the part out."
+                                       : "It has the part \"language\": the language model alone."});
+  return false;
 }
 
 }  // namespace
 
-std::optional<ModelSpec> parse_hf_config(std::string text, const std::filesystem::path& file,
-                                         Diagnostics& diagnostics) {
+std::optional<ModelSpec> parse_hf_config(std::string text, const std::filesystem::path& file, Diagnostics& diagnostics,
+                                         std::string_view part) {
   const std::size_t before = diagnostics.size();
   std::optional<hf::File> opened = hf::open_file(std::move(text), file.string(), diagnostics);
   const Family* family = opened ? hf::family_of(*opened, diagnostics) : nullptr;
   if (family == nullptr) return std::nullopt;
   static_cast<void>(hf::sort_keys(*opened, *family, diagnostics));  // unread_keys() lists the unknown ones
+  if (!part.empty() && !has_part(*opened, *family, part, diagnostics)) return std::nullopt;
   ModelSpec model;
+  Origin& origin = opened->origin;
   {
-    Config config(*opened->object, *family, opened->origin, diagnostics);
-    check_classes(config, *family);
-    model = family->read(config);
+    Config config(*opened->object, *family, origin, diagnostics);
+    if (!family->language.key.empty()) {
+      model = hf::read_language(*opened, *family, diagnostics);
+      if (diagnostics.size() != before) return std::nullopt;
+      for (const auto& [key, at] : model.origin.positions) {
+        if (key.starts_with("model.")) origin.positions.emplace(key, at);
+      }
+      config.set_language(model);
+    }
+    if (part.empty()) {
+      model = family->read(config);
+      model.source = fmt::format("Hugging Face configuration, model type {}", family->type);
+      hf::count_class(config, *family, model);
+    } else {
+      origin.positions.emplace(hf::language_mark, Position{});
+    }
     model.name = name_from(config, file, family->type);
+    if (!part.empty()) model.name = model.name.substr(0, 190) + "-language";
   }
-  model.source = fmt::format("Hugging Face configuration, model type {}", family->type);
   if (diagnostics.size() != before) return std::nullopt;
-  place_rules(*family, opened->origin);
-  model.origin = std::move(opened->origin);
+  hf::place_rules(*family, origin);
+  model.origin = std::move(origin);
   if (!check_model(model, diagnostics)) return std::nullopt;
   return model;
 }
 
-std::optional<ModelSpec> read_hf_config(const std::filesystem::path& file, Diagnostics& diagnostics) {
+std::optional<ModelSpec> read_hf_config(const std::filesystem::path& file, Diagnostics& diagnostics,
+                                        std::string_view part) {
   std::optional<std::string> text = read_text(file, diagnostics);
   if (!text) return std::nullopt;
-  return parse_hf_config(std::move(*text), file, diagnostics);
+  return parse_hf_config(std::move(*text), file, diagnostics, part);
 }
 
 std::vector<std::string> unread_keys(const ModelSpec& model) {
@@ -102,7 +94,13 @@ std::vector<std::string> unread_keys(const ModelSpec& model) {
   Diagnostics told;  // when the model was read
   std::optional<hf::File> file = hf::open_file(model.origin.text, model.origin.file, told);
   const Family* family = file ? hf::family_of(*file, told) : nullptr;
-  return family == nullptr ? std::vector<std::string>{} : hf::sort_keys(*file, *family, told);
+  if (family == nullptr) return {};
+  std::vector<std::string> keys = hf::sort_keys(*file, *family, told);
+  if (model.origin.positions.contains(hf::language_mark)) keys.clear();
+  if (family->language.key.empty()) return keys;
+  const std::vector<std::string> inner = hf::unread_in_language(*file, *family);
+  keys.insert(keys.end(), inner.begin(), inner.end());
+  return keys;
 }
 
 bool looks_like_hf_config(std::string_view text) {

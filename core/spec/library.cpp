@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 
 #include "core/base/nearest.hpp"
+#include "core/spec/cluster_word.hpp"
 #include "core/spec/hf_config.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
@@ -41,6 +43,7 @@ std::string beginning(const std::filesystem::path& file) {
 }  // namespace
 
 bool is_path(const std::string& reference) {
+  if (is_cluster_word(reference)) return false;  // "h200:8x4@100 Gbit/s"
   return reference.find('/') != std::string::npos || reference.ends_with(".toml") || reference.ends_with(".json");
 }
 
@@ -98,10 +101,39 @@ std::optional<ModelSpec> Library::model(const std::string& reference, const std:
 }
 
 std::optional<DeviceSpec> Library::device(const std::string& name, Diagnostics& diagnostics) const {
-  const std::vector<std::string> known = devices();
-  if (contains(known, name)) return read_device_file(data_ / "device" / (name + ".toml"), diagnostics);
-  unknown("device", name, known, diagnostics);
+  if (const std::optional<std::string> known = device_named(name))
+    return read_device_file(data_ / "device" / (*known + ".toml"), diagnostics);
+  unknown("device", name, devices(), diagnostics);
   return std::nullopt;
+}
+
+namespace {
+
+/// Lower-case letters and digits of a name, without the words that every listing puts before it.
+std::string bare(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  for (const std::string_view word : {"nvidia", "geforce", "quadro", "tesla", "amd", "instinct", "rtx"}) {
+    if (out.starts_with(word)) out.erase(0, word.size());
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<std::string> Library::device_named(const std::string& spelling) const {
+  const std::vector<std::string> known = devices();
+  if (contains(known, spelling)) return spelling;
+  std::optional<std::string> found;
+  for (const std::string& name : known) {
+    if (bare(name) != bare(spelling)) continue;
+    if (found) return std::nullopt;
+    found = name;
+  }
+  return found;
 }
 
 std::optional<std::filesystem::path> Library::fabric(const std::string& reference, Diagnostics& diagnostics) const {
@@ -114,6 +146,10 @@ std::optional<std::filesystem::path> Library::fabric(const std::string& referenc
 
 std::optional<ClusterSpec> Library::cluster(const std::string& reference, const std::filesystem::path& relative_to,
                                             std::optional<std::uint32_t> gpus, Diagnostics& diagnostics) const {
+  if (!is_path(reference) && reference.find(':') != std::string::npos) {
+    std::optional<ClusterSpec> cluster = cluster_of_word(reference, *this, diagnostics);
+    return cluster && gpus ? resized(std::move(*cluster), *gpus, diagnostics) : cluster;
+  }
   std::filesystem::path file = relative_to / reference;
   if (!is_path(reference)) {
     const std::vector<std::string> known = clusters();
@@ -125,8 +161,40 @@ std::optional<ClusterSpec> Library::cluster(const std::string& reference, const 
   }
   const DeviceLookup lookup = [this](const std::string& name, Diagnostics& found) { return device(name, found); };
   std::optional<ClusterSpec> cluster = read_cluster_file(file, lookup, diagnostics);
+  if (cluster) {
+    const std::size_t before = diagnostics.size();
+    check_name(cluster->device, cluster->origin, "cluster.device", diagnostics);
+    for (std::size_t i = 0; i < cluster->other_nodes.size(); ++i) {
+      check_name(cluster->other_nodes[i].device, cluster->origin, fmt::format("cluster.other_nodes.{}.device", i),
+                 diagnostics);
+    }
+    if (diagnostics.size() != before) return std::nullopt;
+  }
   if (cluster && gpus) return resized(std::move(*cluster), *gpus, diagnostics);
   return cluster;
+}
+
+void Library::check_name(const DeviceSpec& device, const Origin& origin, const std::string& path,
+                         Diagnostics& diagnostics) const {
+  const std::optional<std::string> named = device_named(device.name);
+  if (!named) return;
+  const auto figures_of = [&](const std::string& name) {
+    Diagnostics ignored;  // a test reads the shipped files
+    const std::optional<DeviceSpec> shipped = this->device(name, ignored);
+    return shipped && shipped->peak == device.peak && shipped->memory_bandwidth == device.memory_bandwidth &&
+           shipped->memory == device.memory;
+  };
+  if (figures_of(*named)) return;
+  for (const std::string& other : devices()) {
+    if (!figures_of(other)) continue;
+    diagnostics.error(
+        origin, path + ".name", "device.name",
+        fmt::format("the device is called {} and has the figures of {}", device.name, other),
+        {fmt::format("device = \"{}\" in place of the table takes all of {}; a name of your own keeps these "
+                     "figures.",
+                     *named, *named)});
+    return;
+  }
 }
 
 std::optional<ClusterSpec> resized(ClusterSpec cluster, std::uint32_t gpus, Diagnostics& diagnostics) {
@@ -157,6 +225,8 @@ std::optional<ClusterSpec> resized(ClusterSpec cluster, std::uint32_t gpus, Diag
   for (std::size_t i = 0; i < cluster.levels.size(); ++i) {
     NetworkLevel& level = cluster.levels[i];
     const bool last = i + 1 == cluster.levels.size();
+    if (level.most > level.size && (left <= level.most || (left % level.size != 0 && left % level.most == 0)))
+      level.size = level.most;
     if (!last && left >= level.size && left % level.size != 0) {
       return refuse(fmt::format("{} GPUs do not fill level {} of {}", gpus, level.name, cluster.name),
                     {fmt::format("{} units in groups of {} leave {}.", left, level.size, left % level.size)});

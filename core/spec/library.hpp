@@ -20,7 +20,10 @@ namespace orrery {
 /// `relative_to`, the folder of the file that names them. An unknown name is a diagnostic that lists the nearest known
 /// ones.
 ///
-/// Codes: library.unknown-model  library.unknown-cluster
+/// A device in a file is the one that its name says: figures of one shipped device under the name of another are
+/// refused.
+///
+/// Codes: device.name  cluster.word  library.unknown-model  library.unknown-cluster
 /// library.unknown-device  library.unknown-fabric  cluster.gpus, and those of the readers
 class Library {
  public:
@@ -39,6 +42,9 @@ class Library {
                                                    const std::filesystem::path& relative_to,
                                                    std::optional<std::uint32_t> gpus, Diagnostics& diagnostics) const;
   [[nodiscard]] std::optional<DeviceSpec> device(const std::string& name, Diagnostics& diagnostics) const;
+  /// The shipped device that people call so: its file's name in any case and spacing ("RTX 4090"), or without its
+  /// maker's or its family's word ("4090"). Empty where none or more than one is meant.
+  [[nodiscard]] std::optional<std::string> device_named(const std::string& spelling) const;
   /// The file that describes what joins GPUs, link by link; its reader is sim/net/fabric_spec.hpp.
   [[nodiscard]] std::optional<std::filesystem::path> fabric(const std::string& reference,
                                                             Diagnostics& diagnostics) const;
@@ -56,6 +62,7 @@ class Library {
   [[nodiscard]] const std::filesystem::path& directory() const { return data_; }
 
  private:
+  void check_name(const DeviceSpec&, const Origin&, const std::string& path, Diagnostics&) const;
   [[nodiscard]] std::vector<std::string> names(const char* kind) const;
 
   std::filesystem::path data_;

@@ -8,6 +8,7 @@
 #include "core/base/units_text.hpp"
 #include "core/spec/layer_kinds_file.hpp"
 #include "core/spec/mixture_file.hpp"
+#include "core/spec/spec_files.hpp"
 
 namespace orrery {
 namespace {
@@ -135,6 +136,7 @@ void check_latent(Checker& c, const ModelSpec& m) {
 }
 
 void check_architecture(Checker& c, const ModelSpec& m) {
+  if (m.counted) return;  // its layers are of another kind
   switch (m.architecture) {
     case Architecture::decoder: break;
     case Architecture::bert:
@@ -300,9 +302,29 @@ bool check_device(const DeviceSpec& d, const Origin& origin, const std::string& 
              {fmt::format("It is {} FLOP/s; from 1 to 1e24 is allowed.", rate.base())});
     }
   }
+  for (const auto& [precision, rate] : d.reached) {
+    const auto peak = d.peak.find(precision);
+    if (peak != d.peak.end() && rate.base() >= 1.0 && rate <= peak->second) continue;
+    c.fail("reached", "device.reached", fmt::format("{} cannot have been reached", short_text(rate)),
+           {peak == d.peak.end() ? fmt::format("The device has no peak in {}.", name_of(precision))
+                                 : fmt::format("The peak in {} is {}.", name_of(precision), short_text(peak->second))});
+  }
   c.number("memory", "device.range", d.memory.base(), 1.0, 0x1p53);
   c.number("memory_bandwidth", "device.range", d.memory_bandwidth.base(), 1.0, 1e18);
   c.range("cores_shared", "device.range", d.cores_shared, 0, max_devices);
+  if (d.links) {
+    const DeviceLinks& l = *d.links;
+    c.number("links.host", "device.range", l.host.base(), 1.0, 1e18);
+    if (!l.name.empty()) {
+      c.number("links.peers", "device.range", l.peers.base(), 1.0, 1e18);
+      c.range("links.most", "device.range", l.most, 1, max_devices);
+      const std::uint32_t node = l.per_node > 0 ? l.per_node : l.most;
+      if (node > l.most || l.most % node != 0) {
+        c.fail("links.per_node", "device.range", "per_node does not divide most",
+               {fmt::format("most is {}, per_node is {}.", l.most, node)});
+      }
+    }
+  }
   return c.good();
 }
 

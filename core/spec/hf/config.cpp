@@ -36,6 +36,11 @@ bool Config::knows(const char* key) const {
   return row != nullptr && row->use == Use::read;
 }
 
+const json* Config::given(const char* key) const {
+  const auto at = values_->given.find(key);
+  return at == values_->given.end() || at->is_null() ? nullptr : &*at;
+}
+
 const json* Config::find(const char* key) const {
   ORRERY_ASSERT(values_->absent.contains(key), key, family_.type);
   const auto at = values_->given.find(key);

@@ -24,10 +24,20 @@ class Config {
   Config(const Config&) = delete;
   Config& operator=(const Config&) = delete;
 
+  /// The language model that the object describes inside the whole (Family::language).
+  [[nodiscard]] const ModelSpec& language() const { return *language_; }
+  void set_language(ModelSpec model) { language_ = std::make_shared<ModelSpec>(std::move(model)); }
+  [[nodiscard]] const Family& family() const { return family_; }
+  /// Parameters of the trained head, where its reader says so because the spec's shape does not.
+  [[nodiscard]] const std::optional<std::uint64_t>& head() const { return head_; }
+  void set_head(std::uint64_t parameters) { head_ = parameters; }
+
   /// Whether the type's tables have a value for the key.
   [[nodiscard]] bool knows(const char* key) const;
   /// No mistake so far: what was read may be compared.
   [[nodiscard]] bool good() const { return diagnostics_.size() == before_; }
+  /// The file's value of any key, read or not; null where it has none.
+  [[nodiscard]] const nlohmann::json* given(const char* key) const;
   /// The file's value, or the table's; null where both are.
   [[nodiscard]] const nlohmann::json* find(const char* key) const;
   /// Whether the file says null, or has no such key and the table says null.
@@ -63,6 +73,8 @@ class Config {
   const Origin& origin_;
   Diagnostics& diagnostics_;
   std::unique_ptr<Values> values_;
+  std::shared_ptr<const ModelSpec> language_;
+  std::optional<std::uint64_t> head_;
   std::size_t before_;
 };
 

@@ -2,6 +2,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "core/spec/hf/count.hpp"
 #include "core/spec/hf/decoder.hpp"
 #include "core/spec/hf/families.hpp"
 #include "core/spec/spec_check.hpp"
@@ -11,7 +12,7 @@ namespace orrery::hf {
 namespace {
 
 /// BERT and ViT.
-constexpr std::array encoder_keys{
+constexpr std::array encoder{
     read("num_hidden_layers", "12", "layers"),
     read("hidden_size", "768"),
     read("num_attention_heads", "12", "heads"),
@@ -22,7 +23,7 @@ constexpr std::array encoder_keys{
     no_effect("attention_probs_dropout_prob"),
 };
 
-constexpr std::array bert_keys{
+constexpr std::array bert_table{
     read("vocab_size", "30522"),
     read("max_position_embeddings", "512"),
     read("type_vocab_size", "2"),
@@ -52,7 +53,7 @@ constexpr std::array vit_keys{
     no_effect("pooler_output_size"),
 };
 
-ModelSpec encoder(Config& c) {
+ModelSpec encoder_layers(Config& c) {
   ModelSpec m;
   m.layers = c.whole("num_hidden_layers", max_layers);
   m.hidden = c.whole("hidden_size", max_width);
@@ -69,18 +70,8 @@ ModelSpec encoder(Config& c) {
   return m;
 }
 
-ModelSpec bert(Config& c) {
-  ModelSpec m = encoder(c);
-  m.architecture = Architecture::bert;
-  m.vocabulary = c.whole("vocab_size", max_vocabulary);
-  m.max_positions = c.whole("max_position_embeddings", max_sequence);
-  m.segments = c.whole("type_vocab_size", max_width);
-  m.tied_embeddings = true;
-  return m;
-}
-
 ModelSpec vit(Config& c) {
-  ModelSpec m = encoder(c);
+  ModelSpec m = encoder_layers(c);
   m.architecture = Architecture::vit;
   Image image;
   image.size = c.side("image_size", max_sequence);
@@ -97,10 +88,28 @@ ModelSpec vit(Config& c) {
 
 }  // namespace
 
+Keys encoder_keys() { return encoder; }
+Keys bert_keys() { return bert_table; }
+
+ModelSpec bert(Config& c) {
+  ModelSpec m = encoder_layers(c);
+  m.architecture = Architecture::bert;
+  m.vocabulary = c.whole("vocab_size", max_vocabulary);
+  m.max_positions = c.whole("max_position_embeddings", max_sequence);
+  m.segments = c.whole("type_vocab_size", max_width);
+  m.tied_embeddings = true;
+  return m;
+}
+
 std::vector<Family> encoder_families() {
   return {
-      {"bert", {"BertForMaskedLM"}, {bert_keys, encoder_keys, common_keys()}, bert},
-      {"vit", {"ViTForImageClassification"}, {vit_keys, encoder_keys, common_keys()}, vit},
+      {"bert", {"BertForMaskedLM"}, {bert_keys(), encoder_keys(), common_keys()}, bert, {}, Family::Heads::pooler},
+      {"vit",
+       {"ViTForImageClassification"},
+       {vit_keys, encoder_keys(), common_keys()},
+       vit,
+       {},
+       Family::Heads::pooler_alone},
   };
 }
 

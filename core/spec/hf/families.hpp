@@ -15,6 +15,20 @@ namespace orrery::hf {
 [[nodiscard]] std::vector<Family> latent_families();
 [[nodiscard]] std::vector<Family> encoder_families();
 
+[[nodiscard]] std::vector<Family> text_encoder_families();
+[[nodiscard]] std::vector<Family> relative_encoder_families();
+[[nodiscard]] std::vector<Family> vision_encoder_families();
+[[nodiscard]] std::vector<Family> two_tower_families();
+[[nodiscard]] std::vector<Family> language_part_families();
+[[nodiscard]] std::vector<Family> vision_language_families();
+[[nodiscard]] std::vector<Family> own_tower_families();
+
+/// Keys of Qwen2-VL's language model.
+[[nodiscard]] std::vector<Keys> qwen2_vl_text_tables();
+
+/// BERT, from the usual keys of encoders.
+[[nodiscard]] ModelSpec bert(Config&);
+
 /// Scales that several types share.
 void read_granite_scales(Config&, ModelSpec&);
 void read_minicpm_scales(Config&, ModelSpec&);

@@ -63,6 +63,13 @@ bool has_inner_keys(const Family& family, std::string_view outer) {
   return false;
 }
 
+/// Whether a key inside an object says what keys of every model say: a name, a token, how the library runs it.
+bool is_general(std::string_view name) {
+  const std::vector<Keys> common{common_keys(), inner_keys()};
+  const Key* key = find_key(common, name);
+  return key != nullptr && (key->use == Use::no_effect || key->use == Use::read);
+}
+
 /// Refuses a value that asks for another model than the file would be without the key.
 void check_only(const Origin& origin, const std::string& path, const Key& key, const json& value, Diagnostics& d) {
   if (value.is_null() || (value.is_structured() && value.empty())) return;
@@ -74,7 +81,7 @@ void check_only(const Origin& origin, const std::string& path, const Key& key, c
 
 }  // namespace
 
-std::optional<File> open_file(std::string text, std::string name, Diagnostics& diagnostics) {
+std::optional<File> open_file(std::string text, std::string name, Diagnostics& diagnostics, std::string_view part) {
   File file;
   file.object = std::make_shared<json>();
   file.origin.file = std::move(name);
@@ -86,10 +93,13 @@ std::optional<File> open_file(std::string text, std::string name, Diagnostics& d
   }
   JsonReading reading;
   reading.non_finite = true;
-  std::string outer;
+  std::string whole, outer;  // the keys around the present one
   reading.key_seen = [&](int depth, const std::string& key, std::size_t byte) {
-    if (depth == 1) outer = key;
-    if (depth <= 2) file.keys.push_back({key, outer, depth == 2, byte});
+    if (depth == 1) whole = key;
+    if (!part.empty() && (depth == 1 || whole != part)) return;
+    const int inside = part.empty() ? depth : depth - 1;
+    if (inside == 1) outer = key;
+    if (inside <= 2) file.keys.push_back({key, outer, inside == 2, byte});
   };
   const std::vector<JsonMistake> mistakes = parse_json_text(origin.text, *file.object, reading);
   for (const JsonMistake& m : mistakes) {
@@ -105,6 +115,11 @@ std::optional<File> open_file(std::string text, std::string name, Diagnostics& d
     return std::nullopt;
   }
   untag_numbers(*file.object);
+  if (part.empty()) return file;
+  const auto inner = file.object->find(part);
+  const bool is_object = inner != file.object->end() && inner->is_object();
+  json chosen = is_object ? *inner : json::object();
+  *file.object = std::move(chosen);
   return file;
 }
 
@@ -143,11 +158,18 @@ std::vector<std::string> sort_keys(File& file, const Family& family, Diagnostics
   for (const Place& place : file.keys) {
     const bool of_rope = place.outer == "rope_scaling" || place.outer == "rope_parameters";
     const bool flattened = place.nested && has_inner_keys(family, place.outer);
-    if (!place.nested && has_inner_keys(family, place.name)) continue;  // its inner keys follow
+    if (!place.nested && has_inner_keys(family, place.name)) {  // its inner keys follow
+      const json& inner = object[place.name];
+      origin.positions[place.name] = position_at(origin.text, value_offset(origin.text, place.byte));
+      if (!inner.is_object() && !inner.is_null())
+        d.error(origin, place.name, "hf.type", fmt::format("{} is not an object", place.name));
+      continue;
+    }
     if (place.nested && !flattened && (!of_rope || find_key(family.tables, place.outer) == nullptr)) continue;
     const std::vector<Keys>& tables = place.nested && !flattened ? rope : family.tables;
     const std::string path = place.path();
     const Key* key = find_key(tables, flattened ? std::string_view(path) : std::string_view(place.name));
+    if (flattened && key == nullptr && is_general(place.name)) continue;
     if (key == nullptr) {
       const std::string_view near = near_key(tables, flattened ? path : place.name);
       if (near.empty()) {

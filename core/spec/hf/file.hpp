@@ -29,8 +29,10 @@ struct File {
   std::vector<Place> keys;                 ///< of the object, and of objects in it
 };
 
+/// `part` names an object in the file to read in place of the whole; where the file lacks it, it is empty.
 /// Codes: hf.syntax
-[[nodiscard]] std::optional<File> open_file(std::string text, std::string name, Diagnostics&);
+[[nodiscard]] std::optional<File> open_file(std::string text, std::string name, Diagnostics&,
+                                            std::string_view part = {});
 
 /// The row of model_type, which says how the file's keys are read. Adds hf.missing-key, hf.type or hf.model-type where
 /// there is none.

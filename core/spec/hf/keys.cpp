@@ -33,7 +33,7 @@ constexpr std::array common{
     no_effect("finetuning_task"),
     no_effect("task_specific_params"),
     no_effect("problem_type"),
-    no_effect("id2label"),
+    no_effect("id2label"),  // classes.cpp looks at it where a file names a class with a classifier
     no_effect("label2id"),
     no_effect("num_labels"),
     no_effect("unsloth_version"),
@@ -105,6 +105,26 @@ constexpr std::array common{
     no_effect("exponential_decay_length_penalty"),
     no_effect("suppress_tokens"),
     no_effect("begin_suppress_tokens"),
+};
+
+constexpr std::array inner{
+    no_effect("hidden_act"),
+    no_effect("layer_norm_eps"),
+    no_effect("rms_norm_eps"),
+    no_effect("norm_eps"),
+    no_effect("dropout"),
+    no_effect("attention_probs_dropout_prob"),
+    no_effect("hidden_dropout_prob"),
+    no_effect("drop_path_rate"),
+    no_effect("initializer_factor"),
+    no_effect("tie_word_embeddings"),
+    no_effect("is_decoder"),
+    no_effect("is_encoder_decoder"),
+    no_effect("add_cross_attention"),
+    no_effect("pruned_heads"),
+    no_effect("layer_norm_epsilon"),
+    no_effect("use_flash_attn"),
+    no_effect("logit_scale_init_value"),
 };
 
 constexpr std::array rotary{
@@ -187,6 +207,7 @@ std::string plain(std::string_view name) {
 }  // namespace
 
 Keys common_keys() { return common; }
+Keys inner_keys() { return inner; }
 Keys rotary_keys() { return rotary; }
 Keys rope_keys() { return rope; }
 Keys usual_keys() { return usual; }

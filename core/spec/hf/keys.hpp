@@ -44,12 +44,32 @@ constexpr Key only(std::string_view name, std::string_view value, std::string_vi
 constexpr Key no_effect(std::string_view name) { return {name}; }
 constexpr Key same_as(std::string_view name, std::string_view other) { return {name, Use::same_as, other}; }
 
+/// The object of a file that describes a language model inside a larger one.
+struct Part {
+  std::string_view key = {};   ///< "text_config"; empty: there is none
+  std::string_view type = {};  ///< model type where the object does not say
+  std::string_view tied =
+      {};             ///< tie_word_embeddings of the whole where its file does not say; empty: the part says it
+  bool flat = false;  ///< older files have the part's keys beside those of the whole
+};
+
 /// A model type.
 struct Family {
+  /// What other classes of the type have in place of the trained head (classes.cpp).
+  ///   decoder     nothing; or a classifier without a bias
+  ///   pooler      BERT's pooler, with a classifier behind it
+  ///   dense       nothing; or a classifier of two products (ELECTRA)
+  ///   pooler_unless_classified  a pooler; or a classifier of two products (RoBERTa)
+  ///   pooler_alone, nothing     classifiers are refused
+  ///   unknown     all such classes are refused
+  enum class Heads : std::uint8_t { decoder, pooler, dense, pooler_unless_classified, pooler_alone, nothing, unknown };
+
   std::string_view type;                  ///< model_type
   std::vector<std::string_view> classes;  ///< names in `architectures` of the classes whose head is trained here
   std::vector<Keys> tables;               ///< the first that has a key counts
   ModelSpec (*read)(Config&);
+  Part language = {};
+  Heads heads = Heads::decoder;
 };
 [[nodiscard]] const std::vector<Family>& families();
 [[nodiscard]] const Family* family_of(std::string_view type);
@@ -64,6 +84,8 @@ struct Family {
 [[nodiscard]] Keys layer_norm_keys();
 /// Keys of a mixture's routing, with losses and noise, which the workload states.
 [[nodiscard]] Keys router_keys();
+/// Keys without effect inside objects that describe towers of images.
+[[nodiscard]] Keys inner_keys();
 /// Keys inside rope_scaling and rope_parameters.
 [[nodiscard]] Keys rope_keys();
 

@@ -1,6 +1,9 @@
 #include "sim/net/import/gpu_links.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
 
 namespace orrery::importing {
 namespace {
@@ -48,10 +51,22 @@ const std::vector<GpuLinks>& all_gpu_links() {
       {"mi100", "908", xgmi, gb(46), 3, pcie4},
       {"mi250x", "90a", xgmi, gb(50), 8, pcie4},
       {"mi300x", "942", xgmi, gb(64), 7, pcie5},
+      {"mi325x", "942", xgmi, gb(64), 7, pcie5},
       {"mi355x", "950", xgmi, gb(76.8), 7, pcie5},
   };
   return all;
 }
+
+/// Words that stand before a GPU's name in listings.
+constexpr std::array<std::string_view, 4> makers{"NVIDIA", "Tesla", "GeForce", "Quadro"};
+
+/// PCI devices of NVIDIA. Source: the PCI ID repository (pci.ids).
+constexpr std::array<std::pair<std::string_view, std::string_view>, 20> device_ids{{
+    {"0x1db1", "v100"},         {"0x1db5", "v100"}, {"0x1eb8", "t4"},       {"0x20b0", "a100"},  {"0x20b2", "a100"},
+    {"0x20bd", "a800"},         {"0x20f3", "a800"}, {"0x2204", "rtx-3090"}, {"0x2230", "a6000"}, {"0x2236", "a10"},
+    {"0x2324", "h800"},         {"0x2329", "h20"},  {"0x2330", "h100"},     {"0x2335", "h200"},  {"0x2684", "rtx-4090"},
+    {"0x26b1", "rtx-6000-ada"}, {"0x26b9", "l40s"}, {"0x27b8", "l4"},       {"0x2901", "b200"},  {"0x2b85", "rtx-5090"},
+}};
 
 const GpuLinks* first_of(std::string_view architecture, bool xgmi) {
   for (const GpuLinks& g : all_gpu_links()) {
@@ -74,6 +89,35 @@ const GpuLinks* gpu_links_named(std::string_view name) {
   const auto& all = all_gpu_links();
   const auto found = std::find_if(all.begin(), all.end(), [&](const GpuLinks& g) { return g.name == name; });
   return found == all.end() || found->kind == PeerLinks::xgmi ? nullptr : &*found;
+}
+
+const GpuLinks* gpu_links_in(std::string_view line) {
+  line = line.substr(0, line.find("(UUID"));
+  const auto words = [](std::string_view text) {
+    std::string out = " ";
+    for (const char c : text) {
+      const auto u = static_cast<unsigned char>(c);
+      out += std::isalnum(u) != 0 ? static_cast<char>(std::tolower(u)) : ' ';
+    }
+    return out + " ";
+  };
+  const bool listed = std::any_of(makers.begin(), makers.end(),
+                                  [&](std::string_view m) { return line.find(m) != std::string_view::npos; });
+  if (!listed) return nullptr;
+  const std::string text = words(line);
+  const GpuLinks* longest = nullptr;
+  for (const GpuLinks& g : all_gpu_links()) {
+    if (text.find(words(g.name)) == std::string::npos) continue;
+    if (longest == nullptr || g.name.size() > longest->name.size()) longest = &g;
+  }
+  return longest;
+}
+
+const GpuLinks* gpu_links_of_device(std::string_view device) {
+  for (const auto& [id, name] : device_ids) {
+    if (device == id) return gpu_links_named(name);
+  }
+  return nullptr;
 }
 
 const GpuLinks* gpu_links_of_sm(std::string_view sm) { return first_of(sm, false); }

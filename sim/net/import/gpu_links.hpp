@@ -31,6 +31,11 @@ struct GpuLinks {
 /// The names of kinds with NVLinks that a user may give for a file, "h100, h200, ..."; for messages.
 [[nodiscard]] std::string gpu_link_names();
 [[nodiscard]] const GpuLinks* gpu_links_named(std::string_view name);
+/// The kind that a line of text names as listings do: "GPU 0: NVIDIA A100-SXM4-80GB (UUID: ...)". Null where it names
+/// none.
+[[nodiscard]] const GpuLinks* gpu_links_in(std::string_view line);
+/// The kind with this PCI device of NVIDIA's, as a dump writes it: "0x2330". Null where it is not known.
+[[nodiscard]] const GpuLinks* gpu_links_of_device(std::string_view device);
 /// The first kind with links of that architecture. RCCL also writes "gfx90a:sramecc+:xnack-".
 [[nodiscard]] const GpuLinks* gpu_links_of_sm(std::string_view sm);
 [[nodiscard]] const GpuLinks* gpu_links_of_gcn(std::string_view gcn);

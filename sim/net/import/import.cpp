@@ -72,12 +72,13 @@ std::optional<ImportKind> import_kind_of(std::string_view text) {
     };
     if (starts("<system")) return ImportKind::nccl_topology;
     if (starts("<")) continue;  // <?xml ...?> and comments stand above
-    if (starts("switchname")) return ImportKind::slurm_topology;
+    if (starts("switchname") || starts("blockname") || starts("blocksizes")) return ImportKind::slurm_topology;
+    if (starts("- topology:")) return ImportKind::slurm_topology;
     if (starts("topology:") || starts("npus_count:")) return ImportKind::astra_network;
     if (starts("graph") || starts("digraph") || starts("strict")) return ImportKind::dot_graph;
     // The matrix's header stands alone on its line, underlined with a terminal's codes.
     if (line.text.find("GPU0") != std::string_view::npos) return ImportKind::smi_topology;
-    if (starts("#") || starts("//") || starts("---") || starts("blockname")) continue;
+    if (starts("#") || starts("//") || starts("---")) continue;
   }
   return std::nullopt;
 }

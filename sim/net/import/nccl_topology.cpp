@@ -200,6 +200,9 @@ class Reader {
   const GpuLinks* links_of(const Gpu& g) const {
     if (options_.gpu) return gpu_links_named(*options_.gpu);
     if (const std::string gcn = g.gpu.attribute("gcn").value(); !gcn.empty()) return gpu_links_of_gcn(gcn);
+    if (const GpuLinks* known = gpu_links_of_device(g.pci.attribute("device").value());
+        known != nullptr && known->links > 0)
+      return known;
     return gpu_links_of_sm(g.gpu.attribute("sm").value());
   }
 
@@ -253,12 +256,15 @@ class Reader {
   /// NCCL would find the NVLinks of a skeleton only when it runs.
   void add_links_of_skeleton(const pugi::xml_node& system) {
     if (gpus_.empty()) return;
-    if (!options_.gpu) {
+    const GpuLinks* named = options_.gpu ? gpu_links_named(*options_.gpu)
+                                         : gpu_links_of_device(gpus_.front().pci.attribute("device").value());
+    if (named == nullptr) {
       source_.error(place(system), "import.gpu", "this file has only PCI devices, not the NVLinks of its GPUs",
                     {fmt::format("Name the GPU with --gpu, one of {}.", gpu_link_names())});
       return;
     }
-    const GpuLinks& links = *gpu_links_named(*options_.gpu);
+    const GpuLinks& links = *named;
+    if (!options_.gpu) source_.note(fmt::format("the GPUs are {} by their PCI device", links.name));
     if (links.kind == PeerLinks::none) return;
     if (links.kind != PeerLinks::switched) {
       source_.error(place(system), "import.gpu",

@@ -65,21 +65,34 @@ std::string NodeDraft::labels_of(const std::vector<std::size_t>& nics) const {
   return out;
 }
 
+/// Removes NICs with their cables; `nics` ascends.
+void NodeDraft::leave_out(const std::vector<std::size_t>& nics) {
+  for (std::size_t i = nics.size(); i-- > 0;) {
+    const std::string name = nics_[nics[i]].name;
+    std::erase_if(wires_, [&](const Cable& c) { return c.a == name || c.b == name; });
+    nics_.erase(nics_.begin() + static_cast<std::ptrdiff_t>(nics[i]));
+  }
+}
+
 /// Where there are more NICs than GPUs, the NICs of each GPU become one.
 bool NodeDraft::bundle_nics(const Hops& hops, Source& source, Position where) {
   const std::size_t nics = nics_.size(), gpus = gpus_.size();
   if (nics % gpus != 0) {
     std::vector<std::size_t> out = far_nics(hops);
-    const bool far = !out.empty();
-    for (std::size_t n = nics - nics % gpus; !far && n < nics; ++n) out.push_back(n);
-    source.error(where, "import.nics", "the NICs cannot be shared out equally among the GPUs",
-                 {fmt::format("There are {} and {}; a fabric's node has at most as many NICs as GPUs, so the NICs of a "
-                              "GPU would be taken together.",
-                              nics, gpus),
-                  fmt::format("{}: --without {}",
-                              far ? "Those that are far from every GPU, often those for storage, can be left out"
-                                  : fmt::format("{} of them would have to be left out, such as these", out.size()),
-                              labels_of(out))});
+    if (!out.empty()) {
+      source.note(
+          fmt::format("NICs far from every GPU, often those for storage, are left out: {}; --without names others",
+                      labels_of(out)));
+      leave_out(out);
+      return arrange_nics(source, where);
+    }
+    for (std::size_t n = nics - nics % gpus; n < nics; ++n) out.push_back(n);
+    source.error(
+        where, "import.nics", "the NICs cannot be shared out equally among the GPUs",
+        {fmt::format("There are {} and {}; a fabric's node has at most as many NICs as GPUs, so the NICs of a "
+                     "GPU would be taken together.",
+                     nics, gpus),
+         fmt::format("{} of them would have to be left out, such as these: --without {}", out.size(), labels_of(out))});
     return false;
   }
   // Each GPU takes its nearest NICs first, and as many as the others.

@@ -39,6 +39,7 @@ class NodeDraft {
   [[nodiscard]] std::vector<std::uint32_t> hops_from(const std::string& gpu) const;
   [[nodiscard]] std::vector<std::size_t> far_nics(const Hops&) const;
   [[nodiscard]] std::string labels_of(const std::vector<std::size_t>& nics) const;
+  void leave_out(const std::vector<std::size_t>& nics);
   bool arrange_nics(Source&, Position where);
   bool bundle_nics(const Hops&, Source&, Position where);
 

@@ -1,28 +1,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
 
 #include "core/base/units_text.hpp"
-#include "sim/net/import/source.hpp"
+#include "sim/net/import/slurm_switches.hpp"
 
-// Reads topology.conf(5) of Slurm, plugin topology/tree: a line for each switch, SwitchName=s0 Nodes=n[0-3,7] or
-// SwitchName=s2 Switches=s[0-1]. Key words may be in any case, # begins a comment, and LinkSpeed has no effect, as in
-// Slurm.
+// Makes a network of Slurm's switches (slurm_switches.hpp): a tree where its levels are even, otherwise single wires.
 
 namespace orrery::importing {
 namespace {
-
-constexpr std::size_t most_names = 65536;
 
 class Reader {
  public:
   Reader(Source& source, const ImportOptions& options) : source_(source), options_(options) {}
 
   std::optional<FabricSpec> read() {
-    for (const TextLine& line : lines_of(source_.text())) read_line(line);
+    for (SlurmSwitch& s : is_yaml() ? read_slurm_yaml(source_) : read_slurm_conf(source_)) add(std::move(s));
     if (!source_.clean()) return std::nullopt;
     if (switches_.empty()) {
       source_.error({1, 1}, "import.kind", "this line names no switch", {"A line is: SwitchName=s0 Nodes=n[0-3]"});
@@ -36,6 +31,7 @@ class Reader {
     for (Switch& s : switches_) {
       if (!link_up(s)) return std::nullopt;
     }
+    join_roots();
     source_.note(fmt::format("NICs have {}; a link between switches has what the nodes below it need together",
                              short_text(*options_.nic)));
     source_.note("latencies are nominal; all NICs of a node hang on its switch");
@@ -43,118 +39,53 @@ class Reader {
   }
 
  private:
-  struct Switch {
-    std::string name;
-    std::vector<std::string> below;  ///< nodes, or switches
-    bool leaf = false;
-    Position where;
+  struct Switch : SlurmSwitch {
     std::vector<std::size_t> children;  ///< switches
     std::size_t parents = 0;
   };
 
-  /// Expands Slurm's hostlists: "n[0-3,007],m".
-  std::optional<std::vector<std::string>> expand(std::string_view text, Position where) {
-    std::vector<std::string> out;
-    const auto wrong = [&](const char* what) {
-      source_.error(where, "import.hostlist", fmt::format("the list \"{}\" cannot be read", brief(text)),
-                    {what, "n[0-3,7],m1 would be right."});
-      return std::nullopt;
-    };
-    for (std::size_t i = 0; i < text.size();) {
-      std::string prefix;
-      while (i < text.size() && text[i] != '[' && text[i] != ',' && text[i] != ']') prefix += text[i++];
-      if (i == text.size() || text[i] == ',') {
-        if (prefix.empty()) return wrong("A name is empty.");
-        out.push_back(prefix);
-        ++i;
-        continue;
-      }
-      const std::size_t end = text.find(']', i);
-      if (text[i] == ']' || end == std::string_view::npos) return wrong("A bracket has no other one.");
-      std::string_view ranges = text.substr(i + 1, end - i - 1);
-      i = end + 1;
-      std::string suffix;
-      while (i < text.size() && text[i] != ',' && text[i] != '[') suffix += text[i++];
-      if (i < text.size() && text[i] == '[') return wrong("Lists in two brackets of one name are not read.");
-      ++i;
-      while (!ranges.empty()) {
-        const std::size_t comma = std::min(ranges.find(','), ranges.size());
-        const std::string_view range = ranges.substr(0, comma);
-        ranges.remove_prefix(std::min(comma + 1, ranges.size()));
-        const std::size_t dash = std::min(range.find('-'), range.size());
-        const std::string_view low = range.substr(0, dash), high = dash < range.size() ? range.substr(dash + 1) : low;
-        const auto digits = [](std::string_view t) {
-          return !t.empty() && t.size() < 8 &&
-                 std::all_of(t.begin(), t.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-        };
-        if (!digits(low) || !digits(high)) return wrong("A range is not two numbers.");
-        const unsigned long first = std::stoul(std::string(low)), last = std::stoul(std::string(high));
-        if (first > last) return wrong("A range runs downwards.");
-        if (last - first + out.size() > most_names) return wrong("It has more than 65,536 names.");
-        for (unsigned long n = first; n <= last; ++n) {
-          out.push_back(fmt::format("{}{:0{}}{}", prefix, n, low.size(), suffix));
-        }
-      }
+  [[nodiscard]] bool is_yaml() const {
+    for (const TextLine& line : lines_of(source_.text())) {
+      const std::size_t first = line.text.find_first_not_of(" \t");
+      if (first == std::string_view::npos || line.text[first] == '#') continue;
+      return line.text.find('=') == std::string_view::npos;
     }
-    return out;
+    return false;
   }
 
-  void read_line(const TextLine& line) {
-    std::string_view text = line.text.substr(0, line.text.find('#'));
-    Switch s;
-    bool any = false, has_nodes = false, has_switches = false;
-    for (std::size_t i = 0; i < text.size();) {
-      if (std::isspace(static_cast<unsigned char>(text[i])) != 0) {
-        ++i;
-        continue;
-      }
-      std::size_t end = i;
-      while (end < text.size() && std::isspace(static_cast<unsigned char>(text[end])) == 0) ++end;
-      const std::string_view word = text.substr(i, end - i);
-      const Position where{line.number, static_cast<std::uint32_t>(i) + 1};
-      i = end;
-      const std::size_t equals = std::min(word.find('='), word.size());
-      std::string key(word.substr(0, equals));
-      std::transform(key.begin(), key.end(), key.begin(), [](unsigned char c) { return std::tolower(c); });
-      const std::string_view value = word.substr(std::min(equals + 1, word.size()));
-      any = true;
-      if (key == "switchname") {
-        s.name = wire_name(std::string(value));
-        s.where = where;
-      } else if (key == "nodes" || key == "switches") {
-        (key == "nodes" ? has_nodes : has_switches) = true;
-        s.leaf = key == "nodes";
-        if (auto names = expand(value, where)) s.below = std::move(*names);
-        for (std::string& n : s.below) n = wire_name(std::move(n));
-      } else if (key == "linkspeed") {
-        source_.note("LinkSpeed is left out: Slurm gives it no unit and no effect");
-      } else {
-        source_.error(where, "import.key", fmt::format("the key \"{}\" is not known", brief(word)),
-                      {"A line has SwitchName, Nodes or Switches, and LinkSpeed."});
-        return;
-      }
-    }
-    if (!any) return;
-    if (s.name.empty() || has_nodes == has_switches || s.below.empty()) {
-      if (source_.clean()) {
-        source_.error({line.number, 1}, "import.switch", "this line does not give a switch and what hangs on it",
-                      {"It needs a SwitchName, and either Nodes or Switches: SwitchName=s0 Nodes=n[0-3]"});
-      }
-      return;
-    }
+  void add(SlurmSwitch&& read) {
+    Switch s{std::move(read), {}, 0};
+    if (!source_.clean()) return;
     if (!number_.emplace(s.name, switches_.size()).second) {
       source_.error(s.where, "import.switch", fmt::format("there are two switches {}", brief(s.name)));
       return;
     }
-    if (s.leaf) {
-      for (const std::string& n : s.below) {
-        if (!nodes_.emplace(n, switches_.size()).second) {
-          source_.error(s.where, "import.node", fmt::format("node {} hangs on two switches", brief(n)));
-          return;
-        }
-      }
+    for (const std::string& n : s.below) {
+      if (!s.leaf || nodes_.emplace(n, switches_.size()).second) continue;
+      source_.error(s.where, "import.node", fmt::format("node {} hangs on two switches", brief(n)));
+      return;
     }
     switches_.push_back(std::move(s));
+  }
+
+  /// Blocks, and switches that nothing joins, get a switch above. Slurm starts no job across them unless it is told to.
+  void join_roots() {
+    std::vector<std::size_t> roots;
+    for (std::size_t s = 0; s < switches_.size(); ++s) {
+      if (switches_[s].parents == 0) roots.push_back(s);
+    }
+    if (roots.size() < 2) return;
+    Switch top;
+    top.name = "assumed-top";
+    top.where = switches_[roots.front()].where;
+    for (const std::size_t s : roots) {
+      top.children.push_back(s);
+      ++switches_[s].parents;
+    }
+    source_.note(fmt::format("the file joins {}, {}{} by nothing: one switch is assumed above them",
+                             switches_[roots[0]].name, switches_[roots[1]].name,
+                             roots.size() > 2 ? fmt::format(" and {} more", roots.size() - 2) : std::string()));
+    switches_.push_back(std::move(top));
   }
 
   bool link_up(Switch& s) {
@@ -239,13 +170,6 @@ class Reader {
         network.wires.push_back(
             {first + static_cast<std::uint32_t>(c), at, {LinkKind::network, need * *options_.nic, network_latency}});
       }
-    }
-    const Topology::Sides gap = unconnected(first, static_cast<std::uint32_t>(network.vertices.size()), network.wires);
-    if (gap.from != gap.to) {
-      source_.error(
-          {1, 1}, "import.unconnected", "no switches join all nodes",
-          {fmt::format("Nothing leads from the {}th node to the {}th.", gap.from / nics + 1, gap.to / nics + 1)});
-      return std::nullopt;
     }
     f.network = std::move(network);
     return f;

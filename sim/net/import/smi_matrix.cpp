@@ -117,9 +117,9 @@ class Reader {
     std::vector<std::size_t> offsets;
     for (std::size_t i = 0; i < devices; ++i) {
       const Word& w = words[i + 1];
-      static const std::map<std::string, SmiMatrix::Distance> known{{"X", SmiMatrix::same},    {"PIX", SmiMatrix::pix},
-                                                                    {"PXB", SmiMatrix::pxb},   {"PHB", SmiMatrix::phb},
-                                                                    {"NODE", SmiMatrix::numa}, {"SYS", SmiMatrix::sys}};
+      static const std::map<std::string, SmiMatrix::Distance> known{
+          {"X", SmiMatrix::same},    {"PIX", SmiMatrix::pix}, {"PXB", SmiMatrix::pxb}, {"PHB", SmiMatrix::phb},
+          {"NODE", SmiMatrix::numa}, {"SYS", SmiMatrix::sys}, {"SOC", SmiMatrix::sys}};  // SYS until 2017
       SmiMatrix::Cell cell;
       if (const auto found = known.find(w.text); found != known.end()) {
         cell.distance = found->second;

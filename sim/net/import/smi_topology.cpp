@@ -15,8 +15,8 @@ namespace {
 /// Wires the devices of a matrix. NVLinks hide what lies below them, so NICs and the places of GPUs tell that.
 class Wiring {
  public:
-  Wiring(Source& source, const ImportOptions& options, SmiMatrix matrix)
-      : source_(source), options_(options), links_(*gpu_links_named(*options.gpu)), matrix_(std::move(matrix)) {}
+  Wiring(Source& source, const ImportOptions& options, const GpuLinks& links, SmiMatrix matrix)
+      : source_(source), options_(options), links_(links), matrix_(std::move(matrix)) {}
 
   std::optional<FabricSpec> build() {
     const Groups switches = within(SmiMatrix::pix), trees = within(SmiMatrix::pxb), nodes = numa_nodes();
@@ -281,17 +281,36 @@ class Wiring {
   std::size_t switches_ = 0;  ///< sets of NVSwitches
 };
 
+/// The GPU that lines beside the matrix name, as `nvidia-smi -L` and `nvidia-smi` print it.
+const GpuLinks* listed(Source& source) {
+  const GpuLinks* found = nullptr;
+  for (const TextLine& line : lines_of(source.text())) {
+    const GpuLinks* here = gpu_links_in(line.text);
+    if (here == nullptr || here == found) continue;
+    if (found != nullptr) {
+      source.error({line.number, 1}, "import.gpu", "the file names GPUs of two kinds",
+                   {fmt::format("They are {} and {}; --gpu says which links count.", found->name, here->name)});
+      return nullptr;
+    }
+    found = here;
+  }
+  if (found != nullptr) source.note(fmt::format("the file calls its GPUs {}", found->name));
+  return found;
+}
+
 }  // namespace
 
 std::optional<FabricSpec> read_smi_topology(Source& source, const ImportOptions& options) {
-  if (!options.gpu) {
+  const GpuLinks* links = options.gpu ? gpu_links_named(*options.gpu) : listed(source);
+  if (links == nullptr) {
+    if (!source.clean()) return std::nullopt;
     source.error({1, 1}, "import.gpu", "the matrix does not say which GPUs these are, nor how fast their links are",
                  {fmt::format("Name the GPU with --gpu, one of {}.", gpu_link_names())});
     return std::nullopt;
   }
   std::optional<SmiMatrix> matrix = read_smi_matrix(source);
   if (!matrix) return std::nullopt;
-  return Wiring(source, options, std::move(*matrix)).build();
+  return Wiring(source, options, *links, std::move(*matrix)).build();
 }
 
 }  // namespace orrery::importing

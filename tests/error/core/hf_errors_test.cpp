@@ -36,7 +36,7 @@ TEST_CASE("hf.model-type: another kind of model in a config.json", "[error]") {
         R"(config.json:2:17: error: model type "qwen3_audio" is not supported [hf.model-type]
     2 |   "model_type": "qwen3_audio"
       |                 ^
-  Near it: qwen3, qwen3_moe.
+  Near it: qwen3, qwen3_moe, qwen3_vl.
   N types are read; docs/model-file.md lists them.
   A model of another type with the same layers can be written as a .toml file: orrery show model gpt2-124m shows one.
 )");
@@ -149,9 +149,9 @@ TEST_CASE("hf.unsupported: a key that asks for another model", "[error]") {
 }
 
 TEST_CASE("hf.unsupported: a class with another head", "[error]") {
-  CHECK(config_error("{\"model_type\": \"llama\",\n  \"architectures\": [\"LlamaForSequenceClassification\"]}") ==
-        R"(config.json:2:20: error: the class LlamaForSequenceClassification is not supported [hf.unsupported]
-    2 |   "architectures": ["LlamaForSequenceClassification"]}
+  CHECK(config_error("{\"model_type\": \"llama\",\n  \"architectures\": [\"LlamaForRewardModels\"]}") ==
+        R"(config.json:2:20: error: the class LlamaForRewardModels is not supported [hf.unsupported]
+    2 |   "architectures": ["LlamaForRewardModels"]}
       |                    ^
   Supported: LlamaForCausalLM. Others have another head, or none.
   A file without architectures is read as the supported class.

@@ -36,6 +36,9 @@ TEST_CASE("costs of software read back as they were written", "[unit][validate]"
   file.runs = {"one", "two"};
   file.errors = {2, 5.0, 4.0, -1.0, 0.9, 1.1};
   file.unnamed = {3, 9.0, 8.0, -5.0, 0.8, 1.5};
+  file.unmeasured = {4, 20.0, 18.0, -17.0, 0.7, 1.8};
+  file.unmeasured_named = {5, 10.0, 9.0, -7.0, 0.9, 1.4};
+  file.devices = {{"h100", 7}, {"h200", 1}};
   Diagnostics d;
   CHECK(parse_costs(costs_text(file), "c.toml", d) == file);
   CHECK(parse_costs(costs_text(costs("", "", SoftwareCost::gemm, 1.0)), "c.toml", d) ==

@@ -165,7 +165,12 @@ TEST_CASE("a device of no family is priced with what all programs have in common
   const Software s = chosen("auto", "rtx-5000");
   CHECK(s.name == "any");
   CHECK(s.files == std::vector<std::string>{"all"});
-  CHECK_FALSE(s.errors);
+  REQUIRE(s.errors);
+  const std::vector<CostFile> files = shipped_costs(shipped_library());
+  CHECK(std::any_of(files.begin(), files.end(), [&](const CostFile& f) { return f.unmeasured == *s.errors; }));
+  CHECK(s.errors->high - s.errors->low > chosen("auto", "h100").errors->high - chosen("auto", "h100").errors->low);
+  CHECK(std::any_of(files.begin(), files.end(),
+                    [&](const CostFile& f) { return f.unmeasured_named == *chosen("nemo", "rtx-5000").errors; }));
   CHECK(describe(s) == "no program in particular, since none was measured on this device; costs of all");
 }
 

@@ -38,6 +38,8 @@ Report sample() {
   r.software = "nemo";
   r.software_costs = {"hopper", "nemo"};
   r.interval = StepInterval{0.8 * r.step_time, 1.25 * r.step_time};
+  r.devices = {{"H100", DeviceBasis::Kind::fitted, 117, 25.5, "H100: fitted on 117 runs"},
+               {"L40S", DeviceBasis::Kind::datasheet, 0, {}, "L40S: datasheet figures, no run measured"}};
   r.assumptions = {"one", "two"};
   return r;
 }

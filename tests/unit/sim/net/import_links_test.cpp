@@ -202,18 +202,18 @@ TEST_CASE("SYS between a GPU and a NIC of one NUMA node is taken, with a note", 
 }
 
 // Two GPUs with a NIC each below their switches, and two NICs of a socket of their own.
-TEST_CASE("what --without is advised to leave out follows from the table, and works", "[unit][net]") {
+TEST_CASE("NICs that are too many and far from every GPU are left out, with a note", "[unit][net]") {
   const std::string text =
       "\tGPU0\tGPU1\tNIC0\tmlx5_1\tNIC2\tCPU Affinity\tNUMA Affinity\n"
       "GPU0\t X \tNV12\tPXB\tSYS\tSYS\t0-9\t0\nGPU1\tNV12\t X \tSYS\tSYS\tPXB\t10-19\t1\n"
       "NIC0\tPXB\tSYS\t X \tSYS\tSYS\nmlx5_1\tSYS\tSYS\tSYS\t X \tSYS\nNIC2\tSYS\tPXB\tSYS\tSYS\t X \n";
   ImportOptions a100 = gpu("a100");
-  CHECK(
-      refused(ImportKind::smi_topology, text, a100)
-          .find("  Those that are far from every GPU, often those for storage, can be left out: --without mlx5_1\n") !=
-      std::string::npos);
+  const Imported by_itself = table(text, a100);
+  CHECK(by_itself.fabric.node.nics == 2);
+  CHECK(notes(by_itself,
+              "NICs far from every GPU, often those for storage, are left out: mlx5_1; --without names others"));
   a100.without = {"mlx5_1"};
-  CHECK(table(text, a100).fabric.node.nics == 2);
+  CHECK(table(text, a100).fabric == by_itself.fabric);
   a100.without = {"NIC7"};
   CHECK(refused(ImportKind::smi_topology, text, a100) ==
         "x:1:2: error: there is no NIC \"NIC7\" to leave out [import.nics]\n    1 | "
