@@ -74,13 +74,13 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
         a(N::dtoken, columns), a(N::dbias, columns)),
 
     row(K::layer_norm_forward, "layer_norm_forward", W::norm, gpu, r(N::x, all), r(N::gamma, columns),
-        r(N::beta, columns), r(N::sums, rows, When::cut), r(N::squares, rows, When::cut), w(N::y, all),
+        r(N::beta, columns, When::biased), r(N::sums, rows, When::cut), r(N::squares, rows, When::cut), w(N::y, all),
         w(N::stats, two_rows)),
     row(K::layer_norm_backward_input, "layer_norm_backward_input", W::norm, gpu, r(N::dy, all), r(N::x, all),
         r(N::gamma, columns), r(N::stats, two_rows), r(N::gradient_sums, two_rows, When::cut),
         a(N::dx, all, When::no_residual), r(N::residual, all, When::residual), w(N::dx, all, When::residual)),
     row(K::layer_norm_backward_weight, "layer_norm_backward_weight", W::norm, gpu, r(N::dy, all), r(N::x, all),
-        r(N::stats, two_rows), a(N::dgamma, columns), a(N::dbeta, columns)),
+        r(N::stats, two_rows), a(N::dgamma, columns), a(N::dbeta, columns, When::biased)),
     row(K::rms_norm_forward, "rms_norm_forward", W::norm, gpu, r(N::x, all), r(N::gamma, columns),
         r(N::squares, rows, When::cut), w(N::y, all), w(N::stats, rows)),
     row(K::rms_norm_backward_input, "rms_norm_backward_input", W::norm, gpu, r(N::dy, all), r(N::x, all),
@@ -93,6 +93,18 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
         w(N::squares, rows)),
     row(K::norm_gradient_sums, "norm_gradient_sums", W::norm, gpu, r(N::dy, all), r(N::x, all), r(N::gamma, columns),
         r(N::stats, statistics), w(N::sums, statistics)),
+    row(K::query_key_norm_forward, "query_key_norm_forward", W::norm, host, r(N::x, qkv),
+        r(N::query_gamma, query_weights), r(N::key_gamma, key_weights), r(N::squares, two_rows, When::cut),
+        w(N::y, qkv), w(N::stats, query_key_statistics)),
+    row(K::query_key_norm_backward_input, "query_key_norm_backward_input", W::norm, host, r(N::dy, qkv), r(N::x, qkv),
+        r(N::query_gamma, query_weights), r(N::key_gamma, key_weights), r(N::stats, query_key_statistics),
+        r(N::gradient_sums, two_rows, When::cut), w(N::dx, qkv)),
+    row(K::query_key_norm_backward_weight, "query_key_norm_backward_weight", W::norm, host, r(N::dy, qkv), r(N::x, qkv),
+        r(N::stats, query_key_statistics), a(N::dquery_gamma, query_weights), a(N::dkey_gamma, key_weights)),
+    row(K::query_key_squares, "query_key_squares", W::norm, host, r(N::x, qkv), w(N::squares, two_rows)),
+    row(K::query_key_gradient_sums, "query_key_gradient_sums", W::norm, host, r(N::dy, qkv), r(N::x, qkv),
+        r(N::query_gamma, query_weights), r(N::key_gamma, key_weights), r(N::stats, query_key_statistics),
+        w(N::sums, two_rows)),
 
     row(K::gemm, "gemm", W::gemm, KernelTraits{.arithmetic = A::product, .gpu = true}, r(N::a, rows_depth),
         r(N::b, depth_columns), wa(N::c, all), r(N::bias, columns, When::bias)),
@@ -157,6 +169,13 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
     row(K::swiglu_forward, "swiglu_forward", W::elementwise, gpu, r(N::pre, two_all), w(N::y, all)),
     row(K::swiglu_backward, "swiglu_backward", W::elementwise, gpu, r(N::pre, two_all), r(N::dy, all),
         w(N::dpre, two_all)),
+    row(K::geglu_forward, "geglu_forward", W::elementwise, gpu, r(N::pre, two_all), w(N::y, all)),
+    row(K::geglu_backward, "geglu_backward", W::elementwise, gpu, r(N::pre, two_all), r(N::dy, all),
+        w(N::dpre, two_all)),
+    row(K::relu_forward, "relu_forward", W::elementwise, gpu, r(N::pre, all), w(N::y, all)),
+    row(K::relu_backward, "relu_backward", W::elementwise, gpu, r(N::pre, all), a(N::d, all)),
+    row(K::squared_relu_forward, "squared_relu_forward", W::elementwise, gpu, r(N::pre, all), w(N::y, all)),
+    row(K::squared_relu_backward, "squared_relu_backward", W::elementwise, gpu, r(N::pre, all), a(N::d, all)),
 
     row(K::route_tokens, "route_tokens", W::elementwise, host_placed, w(N::choice, choices), w(N::slots, depth),
         w(N::experts, depth)),
@@ -177,13 +196,21 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
     row(K::combine_backward, "combine_backward", W::elementwise, host, r(N::dy, all), r(N::rows, depth_columns),
         r(N::slots, depth), r(N::gates, choices), w(N::drows, depth_columns), w(N::dgates, choices)),
     row(K::expert_gemm, "expert_gemm", W::gemm, host_arithmetic(A::expert_product), r(N::a, rows_depth),
-        r(N::b, expert_factor), r(N::experts, expert_rows), wa(N::c, expert_results)),
+        r(N::b, expert_factor), r(N::experts, expert_rows), wa(N::c, expert_results),
+        r(N::bias, batch_columns, When::bias)),
+    row(K::expert_bias_backward, "expert_bias_backward", W::elementwise, host, r(N::dy, all), r(N::experts, rows),
+        a(N::dbias, batch_columns)),
+    row(K::gate_forward, "gate_forward", W::elementwise, host, r(N::x, all), r(N::logits, rows), w(N::y, all)),
+    row(K::gate_backward, "gate_backward", W::elementwise, host, r(N::dy, all), r(N::x, all), r(N::logits, rows),
+        w(N::dx, all), w(N::dlogits, rows)),
 
     row(K::residual_forward, "residual_forward", W::elementwise, gpu_dropout, r(N::x, all),
         r(N::bias, columns, When::bias), r(N::residual, all), w(N::y, all), w(N::mask, all, When::dropout)),
     row(K::dropout_forward, "dropout_forward", W::elementwise, gpu_dropout, a(N::x, all), w(N::mask, all)),
     row(K::dropout_backward, "dropout_backward", W::elementwise, gpu, r(N::dy, all), r(N::mask, all), w(N::dx, all)),
+    row(K::multiply, "multiply", W::elementwise, gpu, r(N::x, all), w(N::y, all)),
 
+    row(K::scale_logits, "scale_logits", W::loss, gpu, a(N::logits, all)),
     row(K::cross_entropy_max, "cross_entropy_max", W::loss, gpu_placed, r(N::logits, all), w(N::max, rows)),
     row(K::cross_entropy_sum, "cross_entropy_sum", W::loss, gpu_placed, r(N::logits, all), r(N::max, rows),
         r(N::targets, rows), w(N::sum, rows), w(N::target_logit, rows)),
@@ -251,6 +278,7 @@ bool holds(When when, const Kernel& k) {
     case When::loads: return k.options.loads;
     case When::residual: return k.options.residual;
     case When::no_residual: return !k.options.residual;
+    case When::biased: return !k.options.unbiased;
     case When::depth: return k.depth > 0;
   }
   return false;

@@ -30,7 +30,8 @@ enum class When : std::uint8_t {
   loads,
   residual,
   no_residual,
-  depth  ///< where it is not 0
+  biased,  ///< not unbiased
+  depth    ///< where it is not 0
 };
 [[nodiscard]] bool holds(When, const Kernel&);
 

@@ -35,10 +35,16 @@ Kernel Reader::kernel(Line& line) const {
       k.value_dim = u32(line, "value_dim");
     } else if (field("ring")) {
       k.ring = u32(line, "ring");
+    } else if (field("rotation")) {
+      k.rotation = u32(line, "rotation");
     } else if (field("site")) {
       k.site = static_cast<std::uint8_t>(line.number("site", 255));
     } else if (field("parameter")) {
       k.parameter = line.real("a parameter");
+    } else if (field("scale")) {
+      k.scale = line.real("a scale");
+    } else if (field("softcap")) {
+      k.softcap = line.real("a bound");
     } else if (option("bias")) {
       k.options.bias = true;
     } else if (option("dropout")) {
@@ -67,6 +73,8 @@ Kernel Reader::kernel(Line& line) const {
       k.options.loads = true;
     } else if (option("residual")) {
       k.options.residual = true;
+    } else if (option("unbiased")) {
+      k.options.unbiased = true;
     } else {
       line.fail_at(token, "program.syntax",
                    fmt::format("{} is neither a shape nor an option of a kernel", shown(token)));

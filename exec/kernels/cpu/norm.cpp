@@ -28,7 +28,7 @@ struct Statistics {
   }
 };
 
-/// RMS norm has no mean and no beta.
+/// RMS norm has no mean and no beta; a layer norm may have no beta.
 bool is_rms(const Kernel& k) {
   return k.kind == KernelKind::rms_norm_forward || k.kind == KernelKind::rms_norm_backward_input ||
          k.kind == KernelKind::rms_norm_backward_weight;
@@ -43,7 +43,7 @@ void norm_forward(const Kernel& k, const Operands& o, const KernelContext& conte
   const Operand& y = o[N::y];
   const Statistics stats{&o[N::stats], rms};
   const T* gamma = read(o[N::gamma], 0, n, scratch.get<T>(row_a, n));
-  const T* beta = rms ? nullptr : read(o[N::beta], 0, n, scratch.get<T>(row_b, n));
+  const T* beta = rms || k.options.unbiased ? nullptr : read(o[N::beta], 0, n, scratch.get<T>(row_b, n));
   T* in = scratch.get<T>(row_c, n);
   T* out = scratch.get<T>(row_d, n);
   const auto width = static_cast<T>(cut ? k.depth : n);
@@ -61,7 +61,7 @@ void norm_forward(const Kernel& k, const Operands& o, const KernelContext& conte
     T* r = target(y, row * n, out);
 #pragma GCC ivdep
     for (std::uint64_t i = 0; i < n; ++i) r[i] = (x[i] - mean) * inverse * gamma[i];
-    if (!rms) {
+    if (beta != nullptr) {
 #pragma GCC ivdep
       for (std::uint64_t i = 0; i < n; ++i) r[i] += beta[i];
     }
@@ -140,7 +140,7 @@ void norm_backward_weight(const Kernel& k, const Operands& o, const KernelContex
     finish(gradient, 0, n, d);
   };
   add(o[N::dgamma], gamma_sum);
-  if (!rms) add(o[N::dbeta], beta_sum);
+  if (!rms && !k.options.unbiased) add(o[N::dbeta], beta_sum);
 }
 
 template <class T>

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/program/kernel_table.hpp"
+#include "exec/kernels/rotations.hpp"
 
 namespace orrery::device {
 
@@ -10,6 +11,8 @@ bool has_kernel(const Kernel& k, std::span<const Operand> operands) {
   if (std::any_of(operands.begin(), operands.end(), [](const Operand& o) { return o.dtype == DType::f8; })) {
     return k.kind == KernelKind::fill || (k.kind == KernelKind::adam_update && k.options.scaled);
   }
+  const bool rope = k.kind == KernelKind::rope_forward || k.kind == KernelKind::rope_backward;
+  if (rope && rotating_features(k) > 2 * most_rotating_pairs) return false;
   return row_of(k.kind).traits.gpu;
 }
 

@@ -57,7 +57,7 @@ struct NormForward {
     const T inverse = T{1} / std::sqrt(square + epsilon);
     for (std::uint64_t i = b.thread(); i < columns; i += b.threads()) {
       T v = (x.load<T>(first + i) - mean) * inverse * gamma.load<T>(i);
-      if (!stats.rms) v += beta.load<T>(i);
+      if (beta.data != nullptr) v += beta.load<T>(i);
       y.store(first + i, v);
     }
     if (b.thread() == 0) stats.put(row, mean, inverse);
@@ -209,7 +209,7 @@ template <class T, class Launcher>
 void norm_backward_weight(Launcher& l, const Kernel& k, const NamedOperands& o, bool rms) {
   const GammaTerm<T> term{Elements(o[N::dy]), Elements(o[N::x]), {Elements(o[N::stats]), rms}, k.columns};
   add_column_sums<T>(l, term, Elements(o[N::dgamma]), k.rows, k.columns);
-  if (rms) return;
+  if (o.find(N::dbeta) == nullptr) return;
   add_column_sums<T>(l, PlainTerm<T>{Elements(o[N::dy]), k.columns}, Elements(o[N::dbeta]), k.rows, k.columns);
 }
 
