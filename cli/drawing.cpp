@@ -76,7 +76,7 @@ std::string dot_of(const ModelSpec& m) {
   const std::uint64_t ffn = m.mixture ? m.mixture->ffn : m.ffn;
   const std::string experts =
       m.mixture ? fmt::format("{} of {} experts: ", m.mixture->per_token, m.mixture->experts) : "";
-  const bool gated = m.activation == Activation::swiglu;
+  const bool gated = is_gated(m.activation);
   out += fmt::format("    up {};\n", label({gated ? "gate, up" : "up",
                                             fmt::format("{}{} x {}{}", experts, m.hidden, gated ? "2 x " : "", ffn)}));
   out += fmt::format("    act {};\n", label({gated ? "SwiGLU" : "GELU"}));

@@ -45,7 +45,7 @@ ModelSpec model_of(Draw& draw, std::uint64_t length) {
   m.norm = llama ? Norm::rms_norm : Norm::layer_norm;
   m.activation = llama ? Activation::swiglu : Activation::gelu;
   m.positions = llama ? PositionEncoding::rotary : PositionEncoding::learned;
-  m.bias = !llama;
+  m.biases = Biases::of_layers(!llama);
   m.tied_embeddings = !llama;
   return m;
 }

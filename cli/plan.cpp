@@ -26,6 +26,7 @@
 #include "core/plan/plan_names.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/record/report_file.hpp"
+#include "core/spec/model_level.hpp"
 #include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
@@ -181,7 +182,7 @@ void PlanVerb::read() {
     d.error("plan.precision", fmt::format("{} does not compute in {}", device.name, precision_),
             {fmt::format("It computes in {}.", known)});
   }
-  static_cast<void>(check_sizes(spec_, workload_, d));
+  static_cast<void>(check_priced(spec_, d) && check_sizes(spec_, workload_, d));
   if (d.empty()) {
     // The plainest plan breaks only rules that no plan at all could keep.
     Plan plainest;

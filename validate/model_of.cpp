@@ -34,7 +34,7 @@ bool set_family(ModelSpec& m, const std::string& activation) {
   m.activation = gated ? Activation::swiglu : Activation::gelu;
   m.norm = gated ? Norm::rms_norm : Norm::layer_norm;
   m.positions = gated || squared ? PositionEncoding::rotary : PositionEncoding::learned;
-  m.bias = !gated && !squared;
+  m.biases = Biases::of_layers(!gated && !squared);
   m.tied_embeddings = !gated && !squared;
   return gated || squared || activation.empty() || activation == "gelu";
 }
@@ -106,7 +106,7 @@ NamedModel decoder_of(const MeasuredRun& run, const Framework& framework, const 
     out.reason = fmt::format("the activation \"{}\" is not modelled", run.activation);
     return out;
   }
-  if (framework.name == "llm-foundry") m.bias = false;  // MPT
+  if (framework.name == "llm-foundry") m.biases = {};  // MPT
   m.layers = *run.layers;
   m.hidden = *run.hidden;
   m.heads = *run.heads;

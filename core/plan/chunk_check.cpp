@@ -17,7 +17,7 @@ std::uint64_t largest_layer_tensor(const Plan& plan, const ModelSpec& m) {
   // t ranks share heads. A grid cuts every matrix into `blocks` blocks; in 2.5D the layers of depth hold the same ones.
   const std::uint64_t t = grid ? side : plan.mesh.size(Axis::tensor);
   const std::uint64_t blocks = !grid ? t : side * side * (plan.tensor == TensorAlgorithm::three_d ? side : 1);
-  const std::uint64_t up = m.activation == Activation::swiglu ? 2 : 1;
+  const std::uint64_t up = is_gated(m.activation) ? 2 : 1;
   const std::uint64_t features = grid ? m.hidden / side : m.hidden;
   std::uint64_t widest = m.heads * value_width(m);
   if (!m.mixture || mixes_kinds(m)) widest = std::max(widest, up * m.ffn);

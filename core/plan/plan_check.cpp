@@ -20,6 +20,7 @@
 #include "core/plan/plan_names.hpp"
 #include "core/plan/prediction_check.hpp"
 #include "core/plan/schedule_rules.hpp"
+#include "core/spec/model_level.hpp"
 #include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_files.hpp"
 
@@ -503,6 +504,7 @@ void check_choices(const CheckContext& c) {
 
 void check(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec* cluster,
            Diagnostics& out) {
+  if (!check_priced(model, out)) return;
   const CheckContext c{plan, model, workload, out};
   const bool specs = check_specs(c);
   const bool mesh = check_mesh(c);

@@ -8,8 +8,8 @@
 
 #include "core/base/source_excerpt.hpp"
 #include "core/base/toml_reader.hpp"
-#include "core/spec/hf_family.hpp"
-#include "core/spec/hf_file.hpp"
+#include "core/spec/hf/config.hpp"
+#include "core/spec/hf/file.hpp"
 #include "core/spec/spec_check.hpp"
 
 namespace orrery {

@@ -43,6 +43,9 @@ void read_mixture(TomlTable t, Mixture& m) {
   t.read_enum("scores", score_names(), m.scores, Need::optional);
   t.read("scale", m.scale, {0.0, max_factor, true}, Need::optional);
   t.read("score_bias", m.score_bias, Need::optional);
+  t.read("router_bias", m.router_bias, Need::optional);
+  t.read("expert_bias", m.expert_bias, Need::optional);
+  t.read("shared_gate", m.shared_gate, Need::optional);
   t.read("groups", m.groups, {1, max_experts}, Need::optional);
   t.read("groups_per_token", m.groups_per_token, {1, max_experts}, m.groups > 1 ? Need::required : Need::optional);
   t.read_enum("group_score", group_score_names(), m.group_score, Need::optional);
@@ -59,6 +62,9 @@ void write_mixture(TomlWriter& out, const Mixture& m) {
   out.text("scores", score_names()[static_cast<std::size_t>(m.scores)]);
   if (m.scale != usual.scale) out.number("scale", m.scale);
   if (m.score_bias) out.flag("score_bias", true);
+  if (m.router_bias) out.flag("router_bias", true);
+  if (m.expert_bias) out.flag("expert_bias", true);
+  if (m.shared_gate) out.flag("shared_gate", true);
   if (m.groups > 1) {
     out.whole("groups", m.groups).whole("groups_per_token", m.groups_per_token);
     out.text("group_score", group_score_names()[static_cast<std::size_t>(m.group_score)]);
@@ -131,9 +137,12 @@ bool check_mixture_spec(const ModelSpec& model, Diagnostics& diagnostics) {
     fail("mixture.scale", "model.range", "scale is out of range",
          {fmt::format("It is {}; above 0 and at most {} is allowed.", m.scale, max_factor)});
   }
-  if (model.bias) {
-    fail("bias", "model.mixture", "experts have no biases",
-         {"Set bias to false: no published mixture of experts that this reads has any."});
+  if (model.biases.ffn && !m.expert_bias && mixture_count(model) == model.layers) {
+    fail("bias", "model.mixture", "biases of feed-forward layers have no place where all layers are mixtures",
+         {"Set bias to false, or expert_bias in [model.mixture] to true."});
+  }
+  if (m.shared_gate && m.shared_ffn == 0) {
+    fail("mixture.shared_gate", "model.mixture", "there are no shared experts to gate", {"Leave shared_gate out."});
   }
   if (model.architecture != Architecture::decoder) {
     fail("mixture", "model.mixture", "only decoders have experts", {"Leave out [model.mixture]."});

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/spec/layer_kinds_file.hpp"
 #include "core/spec/mixture_file.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
@@ -12,11 +13,11 @@ const std::vector<std::string_view>& norm_names() {
   return names;
 }
 const std::vector<std::string_view>& activation_names() {
-  static const std::vector<std::string_view> names{"gelu", "swiglu"};
+  static const std::vector<std::string_view> names{"gelu", "swiglu", "geglu", "relu", "squared_relu"};
   return names;
 }
 const std::vector<std::string_view>& position_names() {
-  static const std::vector<std::string_view> names{"learned", "rotary"};
+  static const std::vector<std::string_view> names{"learned", "rotary", "alibi", "none"};
   return names;
 }
 
@@ -31,6 +32,14 @@ void read_latent(TomlTable t, LatentAttention& l) {
   t.read("kv_rank", l.kv_rank, {1, max_width});
   t.read("rope_dim", l.rope_dim, {2, max_width});
   t.read("value_dim", l.value_dim, {1, max_width});
+  t.finish();
+}
+
+/// [model.counted]
+void read_counted(TomlTable t, CountedOnly& c) {
+  t.read("parameters", c.parameters, {1, max_parameters});
+  t.read("active", c.active, {1, max_parameters}, Need::optional);
+  t.read("because", c.because, Need::required, 200);
   t.finish();
 }
 
@@ -91,7 +100,10 @@ std::optional<ModelSpec> read_model(TomlTable& t) {
   t.read_enum("norm", norm_names(), m.norm, choice);
   t.read_enum("activation", activation_names(), m.activation, choice);
   t.read_enum("positions", position_names(), m.positions, choice);
-  if (t.has("bias") || choice == Need::required) t.read("bias", m.bias);
+  if (bool bias = true; t.has("bias") || (choice == Need::required && !t.has("biases"))) {
+    if (t.read("bias", bias)) m.biases = Biases::of_layers(bias);
+  }
+  read_layer_kinds(t, m);
   if (t.has("tied_embeddings") || choice == Need::required) t.read("tied_embeddings", m.tied_embeddings);
   if (m.architecture == Architecture::bert) t.read("segments", m.segments, {1, max_width});
   if (image) {
@@ -102,6 +114,7 @@ std::optional<ModelSpec> read_model(TomlTable& t) {
     if (std::optional<TomlTable> table = t.table("mixture", Need::optional)) read_mixture(*table, m.mixture.emplace());
     t.read("prediction_modules", m.prediction_modules, {0, max_layers}, Need::optional);
   }
+  if (std::optional<TomlTable> table = t.table("counted", Need::optional)) read_counted(*table, m.counted.emplace());
   t.read("norm_epsilon", m.norm_epsilon, {0.0, 1.0}, Need::optional);
   t.read("rope_theta", m.rope_theta, {1.0, 1e12}, Need::optional);
   std::size_t scaling = 0;
@@ -125,7 +138,8 @@ std::string write_model(const ModelSpec& m) {
   if (m.segments > 0) w.whole("segments", m.segments);
   if (m.prediction_modules > 0) w.whole("prediction_modules", m.prediction_modules);
   w.text("norm", name_of(m.norm)).text("activation", name_of(m.activation)).text("positions", name_of(m.positions));
-  w.flag("bias", m.bias).flag("tied_embeddings", m.tied_embeddings);
+  w.flag("tied_embeddings", m.tied_embeddings);
+  write_layer_kinds(w, m);
   w.number("norm_epsilon", m.norm_epsilon).number("rope_theta", m.rope_theta);
   if (!m.rope_scaling.empty()) w.text("rope_scaling", m.rope_scaling);
   if (!m.source.empty()) w.text("source", m.source);
@@ -135,10 +149,16 @@ std::string write_model(const ModelSpec& m) {
     w.whole("kv_rank", m.latent->kv_rank).whole("rope_dim", m.latent->rope_dim);
     w.whole("value_dim", m.latent->value_dim);
   }
+  write_local_attention(w, m);
   if (m.mixture) write_mixture(w, *m.mixture);
   if (m.image) {
     w.table("model.image").whole("size", m.image->size).whole("patch", m.image->patch);
     w.whole("channels", m.image->channels).whole("classes", m.vocabulary);
+  }
+  if (m.counted) {
+    w.table("model.counted").whole("parameters", m.counted->parameters);
+    if (m.counted->active > 0) w.whole("active", m.counted->active);
+    w.text("because", m.counted->because);
   }
   return w.str();
 }

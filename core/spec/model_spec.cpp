@@ -4,6 +4,45 @@
 
 namespace orrery {
 
+bool LayerPattern::has(std::uint64_t layer) const {
+  return (every > 0 && (layer + 1) % every == 0) || std::find(layers.begin(), layers.end(), layer) != layers.end();
+}
+
+LayerPattern LayerPattern::of(const std::vector<bool>& chosen) {
+  LayerPattern all;
+  for (std::size_t l = 0; l < chosen.size(); ++l) {
+    if (chosen[l]) all.layers.push_back(static_cast<std::uint32_t>(l));
+  }
+  if (all.layers.empty()) return all;
+  LayerPattern regular;
+  regular.every = all.layers.front() + 1U;
+  for (std::size_t l = 0; l < chosen.size(); ++l) {
+    if (regular.has(l) != chosen[l]) return all;
+  }
+  return regular;
+}
+
+namespace {
+
+/// Weights of a norm over `width` features.
+std::uint64_t norm_count(const ModelSpec& m, std::uint64_t width) {
+  if (!m.norm_weight) return 0;
+  return width * (m.norm == Norm::layer_norm && m.norm_bias ? 2 : 1);
+}
+std::uint64_t norm_count(const ModelSpec& m) { return norm_count(m, m.hidden); }
+
+std::uint64_t query_key_norm_count(const ModelSpec& m) {
+  switch (m.query_key_norm) {
+    case QueryKeyNorm::none:
+    case QueryKeyNorm::unweighted: return 0;
+    case QueryKeyNorm::head: return 2 * norm_count(m, m.head_dim);
+    case QueryKeyNorm::whole: return norm_count(m, (m.heads + m.kv_heads) * m.head_dim);
+  }
+  return 0;
+}
+
+}  // namespace
+
 std::uint64_t attention_parameter_count(const ModelSpec& m) {
   if (m.latent) {
     const LatentAttention& l = *m.latent;
@@ -16,17 +55,27 @@ std::uint64_t attention_parameter_count(const ModelSpec& m) {
   }
   const std::uint64_t query = m.heads * m.head_dim;
   const std::uint64_t qkv = query + 2 * m.kv_heads * m.head_dim;
-  return m.hidden * qkv + query * m.hidden + (m.bias ? qkv + m.hidden : 0);
+  return m.hidden * qkv + query * m.hidden + (m.biases.qkv ? qkv : 0) + (m.biases.out ? m.hidden : 0) +
+         query_key_norm_count(m) + (m.sinks ? m.heads : 0);
 }
 
 namespace {
 
-/// Parameters in the matrices of a dense feed-forward part, per feature of its width.
-std::uint64_t per_width(const ModelSpec& m) { return m.hidden * (m.activation == Activation::swiglu ? 3 : 2); }
+/// Parameters in the matrices of a feed-forward part, per feature of its width.
+std::uint64_t per_width(const ModelSpec& m) { return m.hidden * (is_gated(m.activation) ? 3 : 2); }
+/// Biases of a feed-forward part of this width.
+std::uint64_t ffn_bias_count(const ModelSpec& m, std::uint64_t width) {
+  return (is_gated(m.activation) ? 2 : 1) * width + m.hidden;
+}
 
-/// Parameters in the matrices of a mixture, with `experts` of its experts counted.
+/// Parameters of a mixture, with `experts` of its experts counted.
 std::uint64_t experts_count(const ModelSpec& m, std::uint64_t experts) {
-  return per_width(m) * (experts * m.mixture->ffn + m.mixture->shared_ffn) + m.hidden * m.mixture->experts;
+  const Mixture& x = *m.mixture;
+  return per_width(m) * (experts * x.ffn + x.shared_ffn) + m.hidden * x.experts + (x.router_bias ? x.experts : 0) +
+         (x.expert_bias ? experts * ffn_bias_count(m, x.ffn) : 0) + (x.shared_gate ? m.hidden : 0);
+}
+std::uint64_t dense_count(const ModelSpec& m) {
+  return per_width(m) * m.ffn + (m.biases.ffn ? ffn_bias_count(m, m.ffn) : 0);
 }
 std::uint64_t score_bias_count(const ModelSpec& m) {
   return m.mixture && m.mixture->score_bias ? m.mixture->experts : 0;
@@ -34,30 +83,35 @@ std::uint64_t score_bias_count(const ModelSpec& m) {
 
 }  // namespace
 
+std::uint64_t norms_per_layer(const ModelSpec& m) {
+  switch (m.parallel) {
+    case ParallelBranches::none: break;
+    case ParallelBranches::one_norm: return 1;
+    case ParallelBranches::two_norms: return 2;
+  }
+  return m.branch_norms == BranchNorms::both ? 4 : 2;
+}
+
 std::uint64_t layer_parameter_count(const ModelSpec& m) {
-  const std::uint64_t up = m.activation == Activation::swiglu ? 2 * m.ffn : m.ffn;
-  const std::uint64_t matrices = m.mixture ? experts_count(m, m.mixture->experts) : per_width(m) * m.ffn;
-  const std::uint64_t biases = m.bias ? up + m.hidden : 0;
-  const std::uint64_t norms = 2 * m.hidden * (m.norm == Norm::layer_norm ? 2 : 1);
-  return attention_parameter_count(m) + matrices + biases + norms;
+  const std::uint64_t ffn = m.mixture ? experts_count(m, m.mixture->experts) : dense_count(m);
+  return attention_parameter_count(m) + ffn + norms_per_layer(m) * norm_count(m);
 }
 
 namespace {
-
-std::uint64_t norm_count(const ModelSpec& m) { return m.hidden * (m.norm == Norm::layer_norm ? 2 : 1); }
 
 std::uint64_t layers_count(const ModelSpec& m) {
   const std::uint64_t all = m.layers * layer_parameter_count(m);
   if (!m.mixture) return all;
   const std::uint64_t dense = m.layers - mixture_count(m);
-  return all - dense * experts_count(m, m.mixture->experts) + dense * per_width(m) * m.ffn;
+  return all - dense * experts_count(m, m.mixture->experts) + dense * dense_count(m);
 }
 
 /// All parameters outside the layers and the head.
 std::uint64_t embedding_count(const ModelSpec& m) {
-  const std::uint64_t positions = m.positions == PositionEncoding::learned ? m.max_positions * m.hidden : 0;
+  const std::uint64_t positions =
+      m.positions == PositionEncoding::learned ? (m.max_positions + m.position_offset) * m.hidden : 0;
   switch (m.architecture) {
-    case Architecture::decoder: return m.vocabulary * m.hidden + positions;
+    case Architecture::decoder: return m.vocabulary * m.hidden + positions + (m.embedding_norm ? norm_count(m) : 0);
     case Architecture::bert: return (m.vocabulary + m.segments) * m.hidden + positions + norm_count(m);
     case Architecture::vit: {
       const std::uint64_t patch = m.image ? patch_width(*m.image) : 0;
@@ -70,10 +124,12 @@ std::uint64_t embedding_count(const ModelSpec& m) {
 }  // namespace
 
 std::uint64_t parameter_count(const ModelSpec& m) {
+  if (m.counted) return m.counted->parameters;
   const std::uint64_t table = m.vocabulary * m.hidden;
   const std::uint64_t body = embedding_count(m) + layers_count(m);
   switch (m.architecture) {
-    case Architecture::decoder: return body + (m.tied_embeddings ? 0 : table) + norm_count(m);
+    case Architecture::decoder:
+      return body + (m.tied_embeddings ? 0 : table) + (m.biases.head ? m.vocabulary : 0) + norm_count(m);
     case Architecture::bert: return body + m.hidden * m.hidden + m.hidden + norm_count(m) + m.vocabulary;
     case Architecture::vit: return body + norm_count(m) + table + m.vocabulary;
   }
@@ -81,12 +137,14 @@ std::uint64_t parameter_count(const ModelSpec& m) {
 }
 
 std::uint64_t active_parameter_count(const ModelSpec& m) {
+  if (m.counted) return m.counted->active > 0 ? m.counted->active : m.counted->parameters;
   if (!m.mixture) return parameter_count(m);
   const std::uint64_t idle = experts_count(m, m.mixture->experts) - experts_count(m, m.mixture->per_token);
   return parameter_count(m) - mixture_count(m) * idle;
 }
 
 std::uint64_t published_parameter_count(const ModelSpec& m) {
+  if (m.counted) return m.counted->parameters;
   if (m.architecture != Architecture::bert) return parameter_count(m) + mixture_count(m) * score_bias_count(m);
   return embedding_count(m) + layers_count(m) + m.hidden * m.hidden + m.hidden;
 }
@@ -116,6 +174,17 @@ std::uint64_t mixture_count(const ModelSpec& m) {
 std::uint64_t numbered_layers(const ModelSpec& m) { return m.layers + 2 * m.prediction_modules; }
 
 bool mixes_kinds(const ModelSpec& m) { return m.mixture && mixture_count(m) < m.layers; }
+
+bool is_local(const ModelSpec& m, std::uint64_t layer) {
+  if (!m.local) return false;
+  return !m.local->global.has(std::min(layer, std::max<std::uint64_t>(m.layers, 1) - 1));
+}
+
+bool rotates(const ModelSpec& m, std::uint64_t layer) {
+  return m.positions == PositionEncoding::rotary &&
+         !m.unrotated.has(std::min(layer, std::max<std::uint64_t>(m.layers, 1) - 1));
+}
+
 bool is_causal(const ModelSpec& m) { return m.architecture == Architecture::decoder; }
 std::uint64_t key_width(const ModelSpec& m) { return m.head_dim + (m.latent ? m.latent->rope_dim : 0); }
 std::uint64_t value_width(const ModelSpec& m) { return m.latent ? m.latent->value_dim : m.head_dim; }

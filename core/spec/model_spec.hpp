@@ -6,12 +6,9 @@
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
+#include "core/spec/layer_kinds.hpp"
 
 namespace orrery {
-
-enum class Norm : std::uint8_t { layer_norm, rms_norm };
-enum class Activation : std::uint8_t { gelu, swiglu };
-enum class PositionEncoding : std::uint8_t { learned, rotary };
 
 /// How the layers are put together.
 ///   decoder   causal language model, norms before each part (GPT, LLaMA)
@@ -41,7 +38,10 @@ struct Mixture {
   std::uint32_t groups = 1;
   std::uint32_t groups_per_token = 1;
   GroupScore group_score = GroupScore::best;
-  bool score_bias = false;  ///< each expert has a bias, without gradient, that only the choice sees
+  bool score_bias = false;   ///< each expert has a bias, without gradient, that only the choice sees
+  bool router_bias = false;  ///< the router's product has a bias (gpt-oss)
+  bool expert_bias = false;  ///< the experts' products have biases (gpt-oss)
+  bool shared_gate = false;  ///< a sigmoid of one product per token scales what the shared experts give (Qwen2-MoE)
   friend bool operator==(const Mixture&, const Mixture&) = default;
 };
 
@@ -56,6 +56,14 @@ struct LatentAttention {
   friend bool operator==(const LatentAttention&, const LatentAttention&) = default;
 };
 
+/// A model with layers that Programs do not have. It is counted, but neither priced nor run.
+struct CountedOnly {
+  std::uint64_t parameters = 0;
+  std::uint64_t active = 0;  ///< that one token meets; 0: all
+  std::string because;       ///< what its layers are: "state-space layers"
+  friend bool operator==(const CountedOnly&, const CountedOnly&) = default;
+};
+
 /// Describes what a vision transformer looks at. Its sequence is a class token and the patches, so max_positions is 1 +
 /// (size / patch)^2.
 struct Image {
@@ -65,8 +73,8 @@ struct Image {
   friend bool operator==(const Image&, const Image&) = default;
 };
 
-/// The model that is trained: identical layers between an embedding and a head (GPT-2/3 and LLaMA families, BERT,
-/// vision transformers).
+/// The model that is trained: layers between an embedding and a head (decoders, BERT, vision transformers). Layers are
+/// alike but for what they see (`local`, `unrotated`) and for mixtures.
 ///
 /// Widths are global, before any sharding. `vocabulary` is the real one, which a plan pads to a multiple of its tensor
 /// size. For a vision transformer it is the number of classes.
@@ -77,18 +85,38 @@ struct ModelSpec {
   std::uint64_t heads = 0;
   std::uint64_t kv_heads = 0;  ///< equal to heads without grouped-query attention
   std::uint64_t head_dim = 0;  ///< hidden / heads unless the model says otherwise
-  std::uint64_t ffn = 0;       ///< width of the feed-forward layer (of each of gate and up for SwiGLU)
+  std::uint64_t ffn = 0;       ///< width of the feed-forward layer (of each of gate and up for gated ones)
   std::uint64_t vocabulary = 0;
   std::uint64_t max_positions = 0;
   Norm norm = Norm::layer_norm;
   Activation activation = Activation::gelu;
   PositionEncoding positions = PositionEncoding::learned;
-  bool bias = true;             ///< biases in linear layers
+  Biases biases = Biases::of_layers(true);
   bool tied_embeddings = true;  ///< the LM head is the embedding table
+  bool norm_weight = true;      ///< norms have weights; else no bias either (OLMo)
+  bool norm_bias = true;        ///< layer norms have a bias
+  bool embedding_norm = false;  ///< a norm follows the embedding (BLOOM); BERT has one anyway
+  BranchNorms branch_norms = BranchNorms::before;
+  ParallelBranches parallel = ParallelBranches::none;
+  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+  std::optional<LocalAttention> local;
+  LayerPattern unrotated;             ///< rotary: layers whose queries and keys do not rotate (Llama-4, SmolLM3)
+  bool sinks = false;                 ///< each head has a learned score of no key, which softmax counts (gpt-oss)
+  double attention_scale = 0.0;       ///< of scores; 0: 1 / sqrt(width of a key)
+  double attention_softcap = 0.0;     ///< scores are cap tanh(score / cap) (Gemma-2); 0: not
+  double qkv_clip = 0.0;              ///< queries, keys and values are cut to -clip..clip (DBRX); 0: not
+  double gate_limit = 0.0;            ///< gated: gate and product are cut to this (gpt-oss); 0: not
+  double logit_softcap = 0.0;         ///< logits likewise
+  double embedding_scale = 1.0;       ///< of the embedding's output (Gemma)
+  double residual_scale = 1.0;        ///< of each branch (Granite)
+  double logit_scale = 1.0;           ///< of the logits (Command-R)
+  std::uint64_t rotary_dim = 0;       ///< features of a head that rotate, the first ones; 0: all (GPT-NeoX has fewer)
+  std::uint64_t position_offset = 0;  ///< learned: rows of the table before that of the first position (OPT)
   Architecture architecture = Architecture::decoder;
   std::optional<Mixture> mixture;
   std::optional<LatentAttention> latent;
   std::optional<Image> image;            ///< vit
+  std::optional<CountedOnly> counted;    ///< none: all of the model is described here
   std::uint64_t segments = 0;            ///< bert: kinds of tokens with an embedding of their own
   std::uint64_t prediction_modules = 0;  ///< further layers that predict tokens further ahead (DeepSeek-V3)
   double norm_epsilon = 1e-5;
@@ -105,7 +133,8 @@ struct ModelSpec {
 /// Most prediction modules that plans train.
 inline constexpr std::uint32_t max_prediction_modules = 4;
 
-/// Trainable parameters, exact to the unit.  The LM head counts once when tied.
+/// Trainable parameters, exact to the unit.  The LM head counts once when tied. Of a model that is only counted, its
+/// number is given.
 ///
 ///     GPT:    V h + S h + L (12 h^2 + 13 h) + 2 h            (tied, ffn = 4 h)
 ///     LLaMA:  2 V h + L (2 h a d + 2 h k d + 3 h f + 2 h) + h
@@ -114,6 +143,10 @@ inline constexpr std::uint32_t max_prediction_modules = 4;
 ///     mixture, per layer, for the 3 h f above:  3 h (E f_e + f_s) + h E
 ///     latent attention, per layer, for the 2 h a d + 2 h k d above:
 ///             h q + q + q a (d + r) + h (u + r) + u + u a (d + e) + a e h
+///
+/// Biases, norms and other vectors of the kinds in layer_kinds.hpp count with their widths: a bias as its product is
+/// wide, norms of queries and keys 2 d or (a + k) d, sinks a, a router's bias E, an expert's f_e (2 f_e where gated) +
+/// h.
 ///
 /// V vocabulary, S positions, h hidden, L layers, a heads, k kv heads,
 /// d head size, f ffn; G segments; P patch side, c channels, N patches,
@@ -154,6 +187,12 @@ inline constexpr std::uint32_t max_prediction_modules = 4;
 [[nodiscard]] bool mixes_kinds(const ModelSpec&);
 /// Whether queries see only the keys of positions up to their own; otherwise they see all.
 [[nodiscard]] bool is_causal(const ModelSpec&);
+/// Whether the layer's queries see near keys alone, and whether its queries and keys rotate. Prediction modules have
+/// layers of the kind of the model's last.
+[[nodiscard]] bool is_local(const ModelSpec&, std::uint64_t layer);
+[[nodiscard]] bool rotates(const ModelSpec&, std::uint64_t layer);
+/// Norms of a layer's stream, those of queries and keys apart.
+[[nodiscard]] std::uint64_t norms_per_layer(const ModelSpec&);
 /// Width of a head's query and key, and of its value.
 [[nodiscard]] std::uint64_t key_width(const ModelSpec&);
 [[nodiscard]] std::uint64_t value_width(const ModelSpec&);

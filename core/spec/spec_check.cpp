@@ -6,6 +6,7 @@
 
 #include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
+#include "core/spec/layer_kinds_file.hpp"
 #include "core/spec/mixture_file.hpp"
 
 namespace orrery {
@@ -74,7 +75,7 @@ void check_fixed(Checker& c, const ModelSpec& m, const char* name) {
   fixed(m.norm == Norm::layer_norm, "norm", "layer_norm");
   fixed(m.activation == Activation::gelu, "activation", "gelu");
   fixed(m.positions == PositionEncoding::learned, "positions", "learned");
-  fixed(m.bias, "bias", "true");
+  fixed(m.biases == Biases::of_layers(true), "bias", "true");
   const bool tied = m.architecture == Architecture::bert;
   fixed(m.tied_embeddings == tied, "tied_embeddings", tied ? "true" : "false");
   if (m.mixture) {
@@ -120,7 +121,8 @@ void check_latent(Checker& c, const ModelSpec& m) {
     c.fail("latent.rope_dim", "model.latent", "rope_dim is odd: features rotate in pairs",
            {fmt::format("It is {}.", l.rope_dim)});
   }
-  if (m.positions != PositionEncoding::rotary || m.norm != Norm::rms_norm || m.bias || m.kv_heads != m.heads) {
+  if (m.positions != PositionEncoding::rotary || m.norm != Norm::rms_norm || m.biases.in_layers() ||
+      m.kv_heads != m.heads) {
     c.fail("latent", "model.latent",
            "latent attention needs rotary positions, rms_norm, no biases, and as many kv_heads as heads",
            {"Set positions to rotary, norm to rms_norm, bias to false, and leave kv_heads out."});
@@ -174,6 +176,7 @@ bool check_model(const ModelSpec& m, Diagnostics& diagnostics) {
             fmt::format("Nearest divisors: {}.", divisors_near(m.heads, m.kv_heads))});
   }
   check_architecture(c, m);
+  if (!check_layer_kinds(m, diagnostics)) return false;
   if (m.mixture && !check_mixture_spec(m, diagnostics)) return false;
   if (m.positions == PositionEncoding::rotary && !m.latent && m.head_dim % 2 != 0) {
     c.fail("head_dim", "model.positions", "rotary positions need an even head_dim",
@@ -183,13 +186,18 @@ bool check_model(const ModelSpec& m, Diagnostics& diagnostics) {
     c.fail("rope_scaling", "model.positions", "rope_scaling needs rotary positions",
            {"This model has none: leave it out, or set positions to rotary."});
   }
+  if (m.counted && (m.counted->parameters < 1 || m.counted->parameters > max_parameters ||
+                    m.counted->active > m.counted->parameters || m.counted->because.empty())) {
+    c.fail("counted", "model.counted", "a model that is only counted needs its parameters and the reason",
+           {fmt::format("parameters is {}, active {}; from 1 to {} parameters are allowed, and no more active ones.",
+                        m.counted->parameters, m.counted->active, max_parameters)});
+  }
   // Widths are at most 2^20, so one layer has less than 2^44 parameters and 10^4 layers less than 2^58. The count below
   // therefore cannot overflow.
-  constexpr std::uint64_t most = std::uint64_t{1} << 50;
-  if (c.good() && parameter_count(m) > most) {
+  if (c.good() && parameter_count(m) > max_parameters) {
     c.fail("layers", "model.size", "the model is too large",
            {fmt::format("It has {} parameters; at most {} are allowed.", with_commas(parameter_count(m)),
-                        with_commas(most))});
+                        with_commas(max_parameters))});
   }
   return c.good();
 }

@@ -25,7 +25,8 @@ namespace orrery {
 
 // Bounds, shared by the readers.
 inline constexpr std::uint64_t max_layers = 10'000;
-inline constexpr std::uint64_t max_width = std::uint64_t{1} << 20;  ///< hidden, ffn, heads, head size
+inline constexpr std::uint64_t max_parameters = std::uint64_t{1} << 50;  ///< of a model
+inline constexpr std::uint64_t max_width = std::uint64_t{1} << 20;       ///< hidden, ffn, heads, head size
 inline constexpr std::uint64_t max_vocabulary = std::uint64_t{1} << 24;
 inline constexpr std::uint64_t max_sequence = std::uint64_t{1} << 24;
 inline constexpr std::uint64_t max_batch = std::uint64_t{1} << 24;

@@ -18,14 +18,14 @@ void add_norm(std::vector<ReferenceParameter>& list, const ModelSpec& m, const s
 void add_linear(std::vector<ReferenceParameter>& list, const ModelSpec& m, const std::string& name, std::uint64_t in,
                 std::uint64_t out, double spread) {
   list.push_back({name + ".weight", in, out, Start::normal, spread, true});
-  if (m.bias) list.push_back({name + ".bias", 1, out, Start::zeros, 0.0, false});
+  if (m.biases.in_layers()) list.push_back({name + ".bias", 1, out, Start::zeros, 0.0, false});
 }
 
 /// The experts' matrices stand below each other.
 void add_mixture(std::vector<ReferenceParameter>& list, const ModelSpec& m, const std::string& prefix,
                  double residual) {
   const Mixture& x = *m.mixture;
-  const std::uint64_t gate = m.activation == Activation::swiglu ? 2 : 1;
+  const std::uint64_t gate = is_gated(m.activation) ? 2 : 1;
   const auto matrix = [&](const char* name, std::uint64_t rows, std::uint64_t columns, double spread) {
     list.push_back({prefix + name + ".weight", rows, columns, Start::normal, spread, true});
   };
@@ -75,7 +75,7 @@ std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
   }
   const std::uint64_t query = m.heads * value_width(m);
   const std::uint64_t qkv = m.heads * m.head_dim + 2 * m.kv_heads * m.head_dim;
-  const std::uint64_t up = m.activation == Activation::swiglu ? 2 * m.ffn : m.ffn;
+  const std::uint64_t up = is_gated(m.activation) ? 2 * m.ffn : m.ffn;
   const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
   for (std::uint64_t layer = 0; layer < numbered_layers(m); ++layer) {
     const std::string prefix = "layers." + std::to_string(layer) + ".";

@@ -210,6 +210,9 @@ Matrix activation_forward(const ModelSpec& m, const Matrix& pre) {
       switch (m.activation) {
         case Activation::gelu: y(i, j) = gelu(pre(i, j)); break;
         case Activation::swiglu: y(i, j) = pre(i, j) * sigmoid(pre(i, j)) * pre(i, m.ffn + j); break;
+        case Activation::geglu: y(i, j) = gelu(pre(i, j)) * pre(i, m.ffn + j); break;
+        case Activation::relu: y(i, j) = std::max(pre(i, j), 0.0); break;
+        case Activation::squared_relu: y(i, j) = std::max(pre(i, j), 0.0) * std::max(pre(i, j), 0.0); break;
       }
     }
   }
@@ -229,6 +232,12 @@ Matrix activation_backward(const ModelSpec& m, const Matrix& dy, const Matrix& p
           dpre(i, m.ffn + j) = dy(i, j) * gate * s;
           break;
         }
+        case Activation::geglu:
+          dpre(i, j) = dy(i, j) * pre(i, m.ffn + j) * gelu_derivative(pre(i, j));
+          dpre(i, m.ffn + j) = dy(i, j) * gelu(pre(i, j));
+          break;
+        case Activation::relu: dpre(i, j) = pre(i, j) > 0.0 ? dy(i, j) : 0.0; break;
+        case Activation::squared_relu: dpre(i, j) = 2.0 * dy(i, j) * std::max(pre(i, j), 0.0); break;
       }
     }
   }

@@ -216,8 +216,11 @@ class Exporter {
     switch (model_.activation) {
       case Activation::gelu: break;
       case Activation::swiglu: flag("--swiglu"); break;
+      case Activation::geglu:
+      case Activation::relu:
+      case Activation::squared_relu: break;  // such models are not priced yet
     }
-    if (!model_.bias) flag("--disable-bias-linear");
+    if (!model_.biases.in_layers()) flag("--disable-bias-linear");
     if (!model_.tied_embeddings) flag("--untie-embeddings-and-output-weights");
     flag("--vocab-size", model_.vocabulary);
     flag("--make-vocab-size-divisible-by", 1);  // times the tensor size, as here

@@ -32,7 +32,7 @@ PlannedRun llama(PlannedRun run) {
   run.model.norm = Norm::rms_norm;
   run.model.activation = Activation::swiglu;
   run.model.positions = PositionEncoding::rotary;
-  run.model.bias = false;
+  run.model.biases = {};
   run.model.tied_embeddings = false;
   return run;
 }

@@ -109,7 +109,7 @@ ModelSpec random_model(Draw& draw, std::uint32_t tensor, std::uint32_t stages) {
   m.norm = llama ? Norm::rms_norm : Norm::layer_norm;
   m.activation = llama ? Activation::swiglu : Activation::gelu;
   m.positions = llama ? PositionEncoding::rotary : PositionEncoding::learned;
-  m.bias = !llama;
+  m.biases = Biases::of_layers(!llama);
   m.tied_embeddings = draw.once_in(2);
   m.source = "drawn at random for tests";
   return m;
@@ -124,7 +124,7 @@ void change_architecture(Draw& draw, PlannedRun& run) {
   m.norm = kind == 2 ? Norm::rms_norm : Norm::layer_norm;
   m.activation = kind == 2 && draw.once_in(2) ? Activation::swiglu : Activation::gelu;
   m.positions = kind == 2 ? PositionEncoding::rotary : PositionEncoding::learned;
-  m.bias = kind != 2;
+  m.biases = Biases::of_layers(kind != 2);
   if (kind == 0) {
     m.name = "tiny-bert";
     m.architecture = Architecture::bert;
@@ -226,7 +226,7 @@ void add_mixture(Draw& draw, PlannedRun& run, const RandomRunLimits& limits, boo
   std::uint32_t ranks = limits.five_axes ? 2 : draw.of({1U, 2U, 2U, 4U});
   while (p.mesh.size() * ranks > limits.max_ranks) ranks /= 2;
   ranks = limits.expert.value_or(ranks);
-  run.model.bias = false;
+  run.model.biases = {};
   Mixture& m = run.model.mixture.emplace();
   m.experts = std::max(2U, ranks * draw.small(1, 8 / ranks));
   m.per_token = draw.small(1, std::min(3U, m.experts));

@@ -35,7 +35,7 @@ inline ModelSpec tiny_gpt(const Size& size = {}) {
   m.norm = Norm::layer_norm;
   m.activation = Activation::gelu;
   m.positions = PositionEncoding::learned;
-  m.bias = true;
+  m.biases = Biases::of_layers(true);
   m.tied_embeddings = size.tied;
   return m;
 }
@@ -47,7 +47,7 @@ inline ModelSpec tiny_llama(const Size& size = {}) {
   m.norm = Norm::rms_norm;
   m.activation = Activation::swiglu;
   m.positions = PositionEncoding::rotary;
-  m.bias = false;
+  m.biases = {};
   return m;
 }
 

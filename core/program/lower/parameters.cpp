@@ -181,7 +181,7 @@ ParameterTable layer_table(const State& c, bool mixture) {
   };
   const auto vectors = [&] {
     t.segment(false, false);
-    if (m.bias) {
+    if (m.biases.in_layers()) {
       t.slice("attention.qkv.bias", {cut(m.kv_heads, l.wide_features), whole(group_width)}, Init::zeros);
       if (swiglu) {
         t.slice("ffn.up.bias", {whole(2), cut(m.ffn, l.wide_features)}, Init::zeros);
@@ -199,7 +199,7 @@ ParameterTable layer_table(const State& c, bool mixture) {
     if (m.norm == Norm::layer_norm) t.slice("norm1.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
     t.slice("norm2.weight", {cut(m.hidden, l.stream_features)}, Init::ones);
     if (m.norm == Norm::layer_norm) t.slice("norm2.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
-    if (m.bias) {
+    if (m.biases.in_layers()) {
       t.slice("attention.out.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
       t.slice("ffn.down.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
     }

@@ -48,7 +48,7 @@ class Layer {
   static Lane receive_lane(TransferLane lane) { return {LaneKind::transfer, static_cast<std::uint8_t>(lane)}; }
   [[nodiscard]] bool drop_hidden() const { return c_.workload.hidden_dropout > 0; }
   [[nodiscard]] bool swiglu() const { return c_.model.activation == Activation::swiglu; }
-  [[nodiscard]] bool bias() const { return c_.model.bias; }
+  [[nodiscard]] bool bias() const { return c_.model.biases.in_layers(); }
   [[nodiscard]] bool has_mixtures() const { return c_.model.mixture.has_value(); }
   [[nodiscard]] bool has_dense() const { return !has_mixtures() || mixes_kinds(c_.model); }
 

@@ -140,11 +140,11 @@ TEST_CASE("file.unit: a bare number for a quantity", "[error]") {
 }
 
 TEST_CASE("file.choice: a name that is not known", "[error]") {
-  const std::string text = with(good_model, R"("gelu")", R"("relu")");
-  CHECK(model_error(text) == R"(m.toml:11:14: error: model.activation is "relu", which is not known [file.choice]
-   11 | activation = "relu"
+  const std::string text = with(good_model, R"("gelu")", R"("tanh")");
+  CHECK(model_error(text) == R"(m.toml:11:14: error: model.activation is "tanh", which is not known [file.choice]
+   11 | activation = "tanh"
       |              ^
-  Known: gelu, swiglu.
+  Known: gelu, swiglu, geglu, relu, squared_relu.
 )");
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "core/spec/model_level.hpp"
 #include "core/spec/spec_check.hpp"
 #include "tests/error/core/spec_cases.hpp"
 
@@ -341,6 +342,43 @@ TEST_CASE("model.positions: scaled angles of positions that have none", "[error]
    15 | rope_scaling = "yarn"
       |                ^
   This model has none: leave it out, or set positions to rotary.
+)");
+}
+
+TEST_CASE("model.layer-kinds: branches side by side whose norms follow them", "[error]") {
+  CHECK(model_error(good_model + "parallel = \"one_norm\"\nbranch_norms = \"after\"\n") ==
+        R"(m.toml:15:12: error: branches side by side have their norms before them [model.layer-kinds]
+   15 | parallel = "one_norm"
+      |            ^
+  Leave branch_norms out.
+)");
+}
+
+TEST_CASE("model.layer-kinds: layers that the model does not have", "[error]") {
+  CHECK(model_error(good_model + "\n[model.local]\nsize = 4\nglobal_layers = [1, 99]\n") ==
+        R"(m.toml:18:17: error: local.global_layers must name layers of the model in ascending order [model.layer-kinds]
+   18 | global_layers = [1, 99]
+      |                 ^
+  It has 99 at place 2; the model's layers are 0 to 1.
+)");
+}
+
+TEST_CASE("model.counted: a plan of a model that is only counted", "[error]") {
+  Diagnostics d;
+  const auto model =
+      parse_model(good_model + "\n[model.counted]\nparameters = 1000\nbecause = \"recurrences\"\n", "m.toml", d);
+  REQUIRE(model);
+  CHECK_FALSE(check_priced(*model, d));
+  CHECK(render(d) == R"(m.toml:2:1: error: m is counted, but not priced: plans do not have recurrences [model.counted]
+    2 | [model]
+      | ^
+  It has 1,000 parameters. orrery show model tells what else is known of it.
+)");
+  CHECK(model_error(good_model + "\n[model.counted]\nparameters = 10\nactive = 11\nbecause = \"x\"\n") ==
+        R"(m.toml:16:1: error: a model that is only counted needs its parameters and the reason [model.counted]
+   16 | [model.counted]
+      | ^
+  parameters is 10, active 11; from 1 to 1125899906842624 parameters are allowed, and no more active ones.
 )");
 }
 

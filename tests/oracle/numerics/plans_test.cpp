@@ -126,7 +126,7 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"fp32", w.precision == Precision::fp32},
           {"bf16", w.precision == Precision::bf16},
           {"fp8", w.precision == Precision::fp8},
-          {"3d with biases", p.tensor == TensorAlgorithm::three_d && run.model.bias},
+          {"3d with biases", p.tensor == TensorAlgorithm::three_d && run.model.biases.in_layers()},
           {"fp16", w.precision == Precision::fp16}};
 }
 

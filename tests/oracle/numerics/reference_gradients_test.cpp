@@ -30,7 +30,7 @@ ModelSpec llama(bool tied) {
 
 /// Three experts, two for a token, and a shared one.
 ModelSpec mixture(ModelSpec m, Mixture::Scores scores) {
-  m.bias = false;
+  m.biases = {};
   Mixture& x = m.mixture.emplace();
   x.experts = 3;
   x.per_token = 2;

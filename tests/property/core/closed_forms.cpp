@@ -39,7 +39,7 @@ Symbols::Symbols(const PlannedRun& r)
       V(padded_vocabulary(r.plan, r.model)),
       swiglu(r.model.activation == Activation::swiglu),
       layer_norm(r.model.norm == Norm::layer_norm),
-      bias(r.model.bias),
+      bias(r.model.biases.in_layers()),
       tied(r.model.tied_embeddings),
       flash(*r.plan.attention == AttentionKernel::flash),
       sp(r.plan.sequence_parallel && t > 1),

@@ -209,7 +209,7 @@ TEST_CASE("weights on a grid equal the closed form", "[property][totals]") {
   for_each_stage(grid_run, whole_states,
                  [](const Symbols& x, const Program&, std::uint32_t stage, const ClassTotals& totals) {
                    const std::uint64_t norm = (1 + x.centered) * x.h;
-                   const std::uint64_t biases = x.model.bias ? x.qkv + x.h + x.up + x.h : 0;
+                   const std::uint64_t biases = x.model.biases.in_layers() ? x.qkv + x.h + x.up + x.h : 0;
                    std::uint64_t matrices = test::layers_on(x.plan, stage) * x.weights();
                    std::uint64_t rows = test::layers_on(x.plan, stage) * (2 * norm + biases);
                    if (x.first(stage)) {
@@ -237,7 +237,7 @@ TEST_CASE("a rank of a grid scatters and gathers its own blocks over the data ax
     if (zero == 0) return;
     const auto padded = [&](std::uint64_t n) { return (n + parts - 1) / parts * parts; };
     const std::uint64_t blocks = x.q * x.q * (x.plan.tensor == TensorAlgorithm::three_d ? x.d : 1);
-    const std::uint64_t norm = (1 + x.centered) * x.h, bias = x.model.bias ? 1 : 0;
+    const std::uint64_t norm = (1 + x.centered) * x.h, bias = x.model.biases.in_layers() ? 1 : 0;
     const std::uint64_t layer =
         padded(x.weights() / blocks) + padded(bias * (x.qkv + x.up) / x.q) + padded((2 * norm + bias * 2 * x.h) / x.q);
     const std::uint64_t table = padded(x.V * x.h / blocks);

@@ -85,7 +85,7 @@ TEST_CASE("latent attention has the parameters of DeepSeek-V3's", "[unit][librar
   ModelSpec m;
   m.hidden = 7168;
   m.heads = m.kv_heads = m.head_dim = 128;
-  m.bias = false;
+  m.biases = {};
   m.norm = Norm::rms_norm;
   m.activation = Activation::swiglu;
   m.positions = PositionEncoding::rotary;

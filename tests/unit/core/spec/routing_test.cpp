@@ -279,9 +279,9 @@ TEST_CASE("model.mixture: mixtures that no layer can be", "[error]") {
         "error: no layer is a mixture [model.mixture]\n"
         "  From layer 7 on, every layer in steps of 16 is listed in dense.\n"
         "  Leave out [model.mixture], or shorten dense.\n");
-  CHECK(complaints_of([](ModelSpec& m) { m.bias = true; }) ==
-        "error: experts have no biases [model.mixture]\n"
-        "  Set bias to false: no published mixture of experts that this reads has any.\n");
+  CHECK(complaints_of([](ModelSpec& m) { m.biases = Biases::of_layers(true); }) ==
+        "error: biases of feed-forward layers have no place where all layers are mixtures [model.mixture]\n"
+        "  Set bias to false, or expert_bias in [model.mixture] to true.\n");
   CHECK(complaints_of([](ModelSpec& m) { m.architecture = Architecture::bert; }) ==
         "error: only decoders have experts [model.mixture]\n"
         "  Leave out [model.mixture].\n");

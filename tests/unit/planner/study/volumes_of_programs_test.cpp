@@ -37,7 +37,7 @@ Case random_case(TensorMode mode, std::mt19937& random) {
   m.head_dim = 2 * q * draw(1, 3);
   m.hidden = q * q * draw(1, 9);
   m.ffn = q * q * draw(1, 9);
-  m.bias = draw(0, 1) == 0;
+  m.biases = Biases::of_layers(draw(0, 1) == 0);
   m.tied_embeddings = false;
   m.max_positions = 32;
   Plan& p = c.plan;
@@ -136,7 +136,8 @@ TEST_CASE("volume, steps and memory of every mode are those of Programs", "[prop
     const Case c = random_case(mode, random);
     const std::uint64_t q = c.grid.side;
     CAPTURE(name_of(mode), round, q, c.grid.depth, c.model.hidden, c.model.heads, c.model.kv_heads, c.model.head_dim,
-            c.model.ffn, c.model.bias, c.plan.microbatch_size, c.workload.sequence_length, c.plan.save_gathered);
+            c.model.ffn, c.model.biases.in_layers(), c.plan.microbatch_size, c.workload.sequence_length,
+            c.plan.save_gathered);
     const Program program = lower(c.model, c.workload, c.plan);
     TensorVolume volume;
     std::uint64_t weights = 0, again = 0;

@@ -57,6 +57,13 @@ struct Family {
 /// Keys that files of every type may have, and the keys of rotary positions.
 [[nodiscard]] Keys common_keys();
 [[nodiscard]] Keys rotary_keys();
+/// Keys of decoders by the library's usual names, with those of LLaMA where a type says nothing else: but for the
+/// norm's constant, which is rms_keys or layer_norm_keys.
+[[nodiscard]] Keys usual_keys();
+[[nodiscard]] Keys rms_keys();
+[[nodiscard]] Keys layer_norm_keys();
+/// Keys of a mixture's routing, with losses and noise, which the workload states.
+[[nodiscard]] Keys router_keys();
 /// Keys inside rope_scaling and rope_parameters.
 [[nodiscard]] Keys rope_keys();
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
-#include "core/spec/hf_keys.hpp"
+#include "core/spec/hf/keys.hpp"
 
 namespace orrery::hf {
 

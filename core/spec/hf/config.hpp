@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
-#include "core/spec/hf_keys.hpp"
+#include "core/spec/hf/keys.hpp"
 #include "core/spec/model_spec.hpp"
 
 /// The readers of one family each, in hf_*.cpp, share this: the values of a Hugging Face config.json. Only those files
@@ -24,6 +24,8 @@ class Config {
   Config(const Config&) = delete;
   Config& operator=(const Config&) = delete;
 
+  /// Whether the type's tables have a value for the key.
+  [[nodiscard]] bool knows(const char* key) const;
   /// No mistake so far: what was read may be compared.
   [[nodiscard]] bool good() const { return diagnostics_.size() == before_; }
   /// The file's value, or the table's; null where both are.
@@ -47,6 +49,9 @@ class Config {
                                   double most);
   bool flag(const char* key);
   std::string text(const char* key);
+  /// A list of texts, or of whole numbers up to `most`; empty where there is none.
+  std::vector<std::string> texts(const char* key);
+  std::vector<std::uint64_t> wholes(const char* key, std::uint64_t most);
   /// One of the known names.
   std::string choice(const char* key, const std::vector<std::string>& known);
 
@@ -63,6 +68,10 @@ class Config {
 
 /// Reads base and kind of scaling of rotary angles, from rope_scaling or rope_parameters.
 void read_rope(Config&, ModelSpec&);
+/// The base of the angles in layers that see a window, which older files have in a key of its own; 0: the model's.
+[[nodiscard]] double local_rope_theta(Config&, const char* older);
+/// Notes the features that rotate, where they are a part of each head's width.
+void rotate_in_part(Config&, ModelSpec&, double factor);
 /// Refuses a number of heads that does not divide the width.
 void heads_divide(Config&, const ModelSpec&, const char* heads, const char* hidden);
 
@@ -70,14 +79,5 @@ void heads_divide(Config&, const ModelSpec&, const char* heads, const char* hidd
 /// less than 0.001 and costs the same.
 [[nodiscard]] const std::vector<std::string>& gelu_names();
 [[nodiscard]] const std::vector<std::string>& silu_names();
-
-// Readers by model_type.
-[[nodiscard]] ModelSpec gpt2(Config&);
-[[nodiscard]] ModelSpec llama(Config&);
-[[nodiscard]] ModelSpec bert(Config&);
-[[nodiscard]] ModelSpec vit(Config&);
-[[nodiscard]] ModelSpec deepseek_v2(Config&);
-[[nodiscard]] ModelSpec deepseek_v3(Config&);
-[[nodiscard]] ModelSpec mixtral(Config&);
 
 }  // namespace orrery::hf

@@ -1,4 +1,4 @@
-#include "core/spec/hf_keys.hpp"
+#include "core/spec/hf/keys.hpp"
 
 #include <algorithm>
 #include <array>
@@ -111,7 +111,7 @@ constexpr std::array rotary{
     read("rope_theta", "10000.0"),
     read("rope_scaling", "null", "rope_scaling"),
     read("rope_parameters", "null", "rope_scaling"),
-    only("partial_rotary_factor", "1.0", "angles for a part of each head"),
+    read("partial_rotary_factor", "1.0", "rotary_dim"),
 };
 
 // The kind of scaling is kept; its constants change neither parameters nor costs.
@@ -119,10 +119,12 @@ constexpr std::array rope{
     read("rope_type", "null"),
     read("type", "null"),
     read("rope_theta", "null"),
-    only("partial_rotary_factor", "1.0", "angles for a part of each head"),
-    only("mrope_section", "null", "positions in several dimensions"),
-    only("full_attention", "null", "angles of their own for some layers"),
-    only("sliding_attention", "null", "angles of their own for some layers"),
+    read("partial_rotary_factor", "null"),
+    read("full_attention", "null"),  // Gemma-3: angles of each kind of layers
+    read("sliding_attention", "null"),
+    // Positions of images in several dimensions; those of words are the same in each.
+    no_effect("mrope_section"),
+    no_effect("mrope_interleaved"),
     no_effect("factor"),
     no_effect("original_max_position_embeddings"),
     no_effect("attention_factor"),
@@ -136,6 +138,40 @@ constexpr std::array rope{
     no_effect("low_freq_factor"),
     no_effect("high_freq_factor"),
     no_effect("finetuned"),
+};
+
+constexpr std::array usual{
+    read("num_hidden_layers", "32", "layers"),
+    read("hidden_size", "4096", "hidden"),
+    read("num_attention_heads", "32", "heads"),
+    read("num_key_value_heads", "null", "kv_heads"),
+    read("head_dim", "null", "head_dim"),
+    read("intermediate_size", "11008", "ffn"),
+    read("vocab_size", "32000", "vocabulary"),
+    read("max_position_embeddings", "2048", "max_positions"),
+    read("hidden_act", "\"silu\""),
+    read("tie_word_embeddings", "false"),
+    read("attention_bias", "false"),
+    read("mlp_bias", "false"),
+    no_effect("is_decoder"),
+    no_effect("use_flash_attn"),
+    // Rates of dropout.
+    no_effect("resid_pdrop"),
+    no_effect("embd_pdrop"),
+    no_effect("attn_pdrop"),
+    no_effect("residual_dropout"),
+    no_effect("embedding_dropout"),
+};
+constexpr std::array rms{read("rms_norm_eps", "1e-6", "norm_epsilon")};
+constexpr std::array layer_norm{read("layer_norm_eps", "1e-5", "norm_epsilon")};
+constexpr std::array router{
+    no_effect("output_router_logits"),
+    no_effect("router_aux_loss_coef"),
+    no_effect("router_jitter_noise"),
+    no_effect("router_z_loss_coef"),
+    no_effect("aux_loss_alpha"),
+    no_effect("seq_aux"),
+    no_effect("ep_size"),
 };
 
 /// The name in small letters, with one mark between words.
@@ -153,6 +189,10 @@ std::string plain(std::string_view name) {
 Keys common_keys() { return common; }
 Keys rotary_keys() { return rotary; }
 Keys rope_keys() { return rope; }
+Keys usual_keys() { return usual; }
+Keys rms_keys() { return rms; }
+Keys layer_norm_keys() { return layer_norm; }
+Keys router_keys() { return router; }
 
 const Family* family_of(std::string_view type) {
   const std::vector<Family>& all = families();

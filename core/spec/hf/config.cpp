@@ -1,4 +1,4 @@
-#include "core/spec/hf_family.hpp"
+#include "core/spec/hf/config.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -31,6 +31,8 @@ Config::Config(const json& object, const Family& family, const Origin& origin, D
 
 Config::~Config() = default;
 
+bool Config::knows(const char* key) const { return values_->absent.contains(key); }
+
 const json* Config::find(const char* key) const {
   ORRERY_ASSERT(values_->absent.contains(key), key, family_.type);
   const auto at = values_->given.find(key);
@@ -44,7 +46,8 @@ const json* Config::find(const char* key) const {
 
 bool Config::none(const char* key) const {
   const auto at = values_->given.find(key);
-  return at != values_->given.end() ? at->is_null() : find(key) == nullptr;
+  const bool is_read = find_key(family_.tables, key)->use == Use::read;
+  return is_read && at != values_->given.end() ? at->is_null() : find(key) == nullptr;
 }
 
 void Config::error(const std::string& key, std::string code, std::string message, std::vector<std::string> details) {
@@ -120,6 +123,31 @@ std::optional<double> Config::number_in(const json& object, const char* key, con
     return std::nullopt;
   }
   return value;
+}
+
+std::vector<std::string> Config::texts(const char* key) {
+  const json* value = find(key);
+  if (value == nullptr) return {};
+  if (!value->is_array() || !std::all_of(value->begin(), value->end(), [](const json& v) { return v.is_string(); })) {
+    error(key, "hf.type", fmt::format("{} is not a list of names", key));
+    return {};
+  }
+  return value->get<std::vector<std::string>>();
+}
+
+std::vector<std::uint64_t> Config::wholes(const char* key, std::uint64_t most) {
+  const json* value = find(key);
+  if (value == nullptr) return {};
+  if (!value->is_array()) {
+    error(key, "hf.type", fmt::format("{} is not a list of whole numbers", key));
+    return {};
+  }
+  std::vector<std::uint64_t> all;
+  for (const json& v : *value) {
+    all.push_back(whole_of(v, key, 0, most));
+    if (!good()) return {};
+  }
+  return all;
 }
 
 bool Config::flag(const char* key) {

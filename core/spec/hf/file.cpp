@@ -1,4 +1,4 @@
-#include "core/spec/hf_file.hpp"
+#include "core/spec/hf/file.hpp"
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/json_text.hpp"
+#include "core/base/nearest.hpp"
 #include "core/base/source_excerpt.hpp"
 
 namespace orrery::hf {
@@ -42,10 +43,24 @@ void untag_numbers(json& value) {
   for (json& inner : value) untag_numbers(inner);
 }
 
-std::string supported() {
-  std::string all;
-  for (const Family& f : families()) all += (all.empty() ? "" : ", ") + std::string(f.type);
-  return all;
+/// The types that are read: those whose names are near to `type`, and how many there are.
+std::vector<std::string> supported(const std::string& type) {
+  std::vector<std::string> names, out;
+  for (const Family& f : families()) names.emplace_back(f.type);
+  const std::vector<std::string> near = nearest(type, names, 3);
+  if (!near.empty()) out.push_back(fmt::format("Near it: {}.", fmt::join(near, ", ")));
+  out.push_back(fmt::format("{} types are read; docs/model-file.md lists them.", names.size()));
+  return out;
+}
+
+/// Whether the tables have keys inside an object of this name: "attn_config.clip_qkv".
+bool has_inner_keys(const Family& family, std::string_view outer) {
+  for (const Keys& keys : family.tables) {
+    for (const Key& k : keys) {
+      if (k.name.size() > outer.size() && k.name.starts_with(outer) && k.name[outer.size()] == '.') return true;
+    }
+  }
+  return false;
 }
 
 /// Refuses a value that asks for another model than the file would be without the key.
@@ -96,8 +111,7 @@ std::optional<File> open_file(std::string text, std::string name, Diagnostics& d
 const Family* family_of(const File& file, Diagnostics& diagnostics) {
   const auto type = file.object->find("model_type");
   if (type == file.object->end() || type->is_null()) {
-    diagnostics.error(file.origin, "model_type", "hf.missing-key", "the key model_type is missing",
-                      {fmt::format("Supported: {}.", supported())});
+    diagnostics.error(file.origin, "model_type", "hf.missing-key", "the key model_type is missing", supported(""));
     return nullptr;
   }
   const auto place = std::find_if(file.keys.begin(), file.keys.end(),
@@ -109,10 +123,13 @@ const Family* family_of(const File& file, Diagnostics& diagnostics) {
   }
   const Family* family = family_of(type->get_ref<const std::string&>());
   if (family == nullptr) {
+    std::vector<std::string> details = supported(type->get<std::string>());
+    details.emplace_back(
+        "A model of another type with the same layers can be written as a .toml file: orrery show model gpt2-124m "
+        "shows "
+        "one.");
     diagnostics.error_at(file.origin, at, "hf.model-type", fmt::format("model type {} is not supported", shown(*type)),
-                         {fmt::format("Supported: {}.", supported()),
-                          "A model of another type with the same layers can be written as a .toml file: orrery show "
-                          "model gpt2-124m shows one."});
+                         std::move(details));
   }
   return family;
 }
@@ -125,12 +142,14 @@ std::vector<std::string> sort_keys(File& file, const Family& family, Diagnostics
   const std::vector<Keys> rope{rope_keys()};
   for (const Place& place : file.keys) {
     const bool of_rope = place.outer == "rope_scaling" || place.outer == "rope_parameters";
-    if (place.nested && (!of_rope || find_key(family.tables, place.outer) == nullptr)) continue;
-    const std::vector<Keys>& tables = place.nested ? rope : family.tables;
+    const bool flattened = place.nested && has_inner_keys(family, place.outer);
+    if (!place.nested && has_inner_keys(family, place.name)) continue;  // its inner keys follow
+    if (place.nested && !flattened && (!of_rope || find_key(family.tables, place.outer) == nullptr)) continue;
+    const std::vector<Keys>& tables = place.nested && !flattened ? rope : family.tables;
     const std::string path = place.path();
-    const Key* key = find_key(tables, place.name);
+    const Key* key = find_key(tables, flattened ? std::string_view(path) : std::string_view(place.name));
     if (key == nullptr) {
-      const std::string_view near = near_key(tables, place.name);
+      const std::string_view near = near_key(tables, flattened ? path : place.name);
       if (near.empty()) {
         unread.push_back(path);
       } else {
@@ -141,7 +160,8 @@ std::vector<std::string> sort_keys(File& file, const Family& family, Diagnostics
       continue;
     }
     origin.positions[path] = position_at(origin.text, value_offset(origin.text, place.byte));
-    const json& value = place.nested ? object[place.outer][place.name] : object[place.name];
+    const json value = place.nested ? object[place.outer][place.name] : object[place.name];
+    if (flattened) object[path] = value;
     if (key->use == Use::only) check_only(origin, path, *key, value, d);
     if (key->use == Use::same_as) renamed.emplace_back(key, path);
   }

@@ -1,0 +1,17 @@
+#include "core/spec/hf/families.hpp"
+
+namespace orrery::hf {
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> all = [] {
+    std::vector<Family> out;
+    for (const auto& kind : {gpt_families(), llama_families(), gemma_families(), parallel_families(),
+                             mixture_families(), latent_families(), encoder_families()}) {
+      out.insert(out.end(), kind.begin(), kind.end());
+    }
+    return out;
+  }();
+  return all;
+}
+
+}  // namespace orrery::hf

@@ -1,0 +1,570 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/spec/hf/decoder.hpp"
+#include "core/spec/hf/families.hpp"
+#include "core/spec/spec_check.hpp"
+
+// Decoders with mixtures of experts and plain attention.
+namespace orrery::hf {
+namespace {
+
+constexpr std::array mixtral_keys{
+    read("num_key_value_heads", "8", "kv_heads"),
+    read("intermediate_size", "14336", "ffn"),
+    read("max_position_embeddings", "131072", "max_positions"),
+    read("rms_norm_eps", "1e-5", "norm_epsilon"),
+    read("rope_theta", "1000000.0", "rope_theta"),
+    read("num_local_experts", "8", "mixture.experts"),
+    read("num_experts_per_tok", "2", "mixture.per_token"),
+    read("sliding_window", "null"),
+    same_as("num_experts", "num_local_experts"),
+    only("attention_bias", "false", "biases in attention"),
+    only("mlp_bias", "false", "biases in experts"),
+};
+
+constexpr std::array phimoe_keys{
+    read("vocab_size", "32064", "vocabulary"),
+    read("intermediate_size", "6400", "ffn"),
+    read("num_local_experts", "16", "mixture.experts"),
+    read("attention_bias", "false"),
+    read("lm_head_bias", "false"),
+    same_as("rms_norm_eps", "layer_norm_eps"),
+    no_effect("input_jitter_noise"),
+    no_effect("original_max_position_embeddings"),
+};
+
+constexpr std::array qwen_moe_keys{
+    read("vocab_size", "151936", "vocabulary"),
+    read("hidden_size", "2048", "hidden"),
+    read("num_hidden_layers", "24", "layers"),
+    read("max_position_embeddings", "32768", "max_positions"),
+    read("num_experts_per_tok", "8", "mixture.per_token"),
+    read("moe_intermediate_size", "768", "mixture.ffn"),
+    read("decoder_sparse_step", "1", "mixture.every"),
+    read("norm_topk_prob", "false"),
+    read("mlp_only_layers", "null"),
+    read("use_sliding_window", "false"),
+    read("sliding_window", "4096"),
+    read("max_window_layers", "28"),
+    same_as("num_local_experts", "num_experts"),
+    no_effect("mlp_bias"),
+};
+constexpr std::array qwen2_moe_keys{
+    read("intermediate_size", "5632", "ffn"),
+    read("num_attention_heads", "16", "heads"),
+    read("num_key_value_heads", "16", "kv_heads"),
+    read("num_experts", "60", "mixture.experts"),
+    read("num_experts_per_tok", "4", "mixture.per_token"),
+    read("moe_intermediate_size", "1408", "mixture.ffn"),
+    read("shared_expert_intermediate_size", "5632", "mixture.shared_ffn"),
+    read("qkv_bias", "true"),
+    read("layer_types", "null"),
+    no_effect("attention_bias"),
+};
+constexpr std::array qwen3_moe_keys{
+    read("intermediate_size", "6144", "ffn"), read("num_key_value_heads", "4", "kv_heads"),
+    read("num_experts", "128", "mixture.experts"),
+    no_effect("shared_expert_intermediate_size"),  // its class builds none
+};
+
+constexpr std::array olmoe_keys{
+    read("vocab_size", "50304", "vocabulary"),
+    read("hidden_size", "2048", "hidden"),
+    read("intermediate_size", "2048", "ffn"),
+    read("num_hidden_layers", "16", "layers"),
+    read("num_attention_heads", "16", "heads"),
+    read("max_position_embeddings", "4096", "max_positions"),
+    read("rms_norm_eps", "1e-5", "norm_epsilon"),
+    read("num_experts", "64", "mixture.experts"),
+    read("num_experts_per_tok", "8", "mixture.per_token"),
+    read("norm_topk_prob", "false"),
+    read("clip_qkv", "null", "qkv_clip"),
+    same_as("num_local_experts", "num_experts"),
+    no_effect("mlp_bias"),
+};
+
+constexpr std::array granite_moe_keys{
+    read("embedding_multiplier", "1.0", "embedding_scale"),      read("residual_multiplier", "1.0", "residual_scale"),
+    read("attention_multiplier", "1.0", "attention_scale"),      read("logits_scaling", "1.0"),
+    read("num_local_experts", "8", "mixture.experts"),           read("num_experts_per_tok", "2", "mixture.per_token"),
+    read("shared_intermediate_size", "0", "mixture.shared_ffn"), no_effect("mlp_bias"),
+};
+
+constexpr std::array dbrx_keys{
+    read("vocab_size", "32000", "vocabulary"),
+    read("hidden_size", "2048", "hidden"),
+    read("num_hidden_layers", "24", "layers"),
+    read("num_attention_heads", "16", "heads"),
+    read("attn_config.kv_n_heads", "1", "kv_heads"),
+    read("attn_config.clip_qkv", "null", "qkv_clip"),
+    read("attn_config.rope_theta", "10000.0", "rope_theta"),
+    read("ffn_config.ffn_hidden_size", "3584", "mixture.ffn"),
+    read("ffn_config.moe_num_experts", "4", "mixture.experts"),
+    read("ffn_config.moe_top_k", "1", "mixture.per_token"),
+    only("ffn_config.moe_normalize_expert_weights", "1", "gates that are not divided by their sum"),
+    only("ffn_config.ffn_act_fn", "{\"name\": \"silu\"}", "another activation"),
+    same_as("d_model", "hidden_size"),
+    same_as("n_layers", "num_hidden_layers"),
+    same_as("n_heads", "num_attention_heads"),
+    same_as("max_seq_len", "max_position_embeddings"),
+    no_effect("attn_config.attn_pdrop"),
+    no_effect("attn_config.model_type"),
+    no_effect("ffn_config.model_type"),
+    no_effect("ffn_config.moe_jitter_eps"),
+    no_effect("ffn_config.moe_loss_weight"),
+    no_effect("ffn_config.hidden_size"),
+    no_effect("ffn_config.uniform_expert_assignment"),
+    no_effect("intermediate_size"),
+    no_effect("num_key_value_heads"),
+    no_effect("attention_bias"),
+    no_effect("mlp_bias"),
+    no_effect("emb_pdrop"),
+};
+
+constexpr std::array ernie_moe_keys{
+    read("vocab_size", "103424", "vocabulary"),
+    read("hidden_size", "2560", "hidden"),
+    read("intermediate_size", "12288", "ffn"),
+    read("num_hidden_layers", "28", "layers"),
+    read("num_attention_heads", "20", "heads"),
+    read("num_key_value_heads", "4", "kv_heads"),
+    read("max_position_embeddings", "131072", "max_positions"),
+    read("rms_norm_eps", "1e-5", "norm_epsilon"),
+    read("rope_theta", "500000.0", "rope_theta"),
+    read("tie_word_embeddings", "true"),
+    read("use_bias", "false"),
+    read("moe_num_experts", "64", "mixture.experts"),
+    read("moe_k", "6", "mixture.per_token"),
+    read("moe_intermediate_size", "1536", "mixture.ffn"),
+    read("moe_num_shared_experts", "2"),
+    read("moe_layer_start_index", "1", "mixture.first_dense"),
+    read("moe_layer_end_index", "-1"),
+    read("moe_layer_interval", "1", "mixture.every"),
+    same_as("num_experts", "moe_num_experts"),
+    same_as("num_experts_per_tok", "moe_k"),
+    no_effect("moe_norm_min"),
+    no_effect("moe_use_aux_free"),
+    no_effect("moe_gate"),
+    no_effect("moe_capacity"),
+    no_effect("attention_bias"),
+    no_effect("mlp_bias"),
+};
+
+constexpr std::array hunyuan_moe_keys{
+    read("vocab_size", "290943", "vocabulary"),
+    read("rms_norm_eps", "1e-5", "norm_epsilon"),
+    read("num_experts", "1", "mixture.experts"),
+    read("moe_topk", "1", "mixture.per_token"),
+    read("moe_intermediate_size", "null"),
+    only("use_cla", "false", "layers that share keys and values"),
+    only("use_qk_norm", "true", "queries and keys without norms"),
+    only("use_mixed_mlp_moe", "true", "mixtures without an expert that all tokens visit"),
+    same_as("num_experts_per_tok", "moe_topk"),
+    same_as("attention_head_dim", "head_dim"),
+    no_effect("num_shared_expert"),
+    no_effect("mlp_bias"),
+    no_effect("moe_layer_num_skipped"),
+    no_effect("moe_drop_tokens"),
+    no_effect("moe_random_routing_dropped_token"),
+    no_effect("capacity_factor"),
+    no_effect("group_limited_greedy"),
+    no_effect("n_group"),
+    no_effect("topk_group"),
+    no_effect("norm_topk_prob"),
+    no_effect("routed_scaling_factor"),
+    no_effect("cla_share_factor"),
+    no_effect("norm_type"),
+};
+
+constexpr std::array minimax_keys{
+    read("vocab_size", "200064", "vocabulary"),
+    read("hidden_size", "3072", "hidden"),
+    read("intermediate_size", "1536", "ffn"),
+    read("num_hidden_layers", "62", "layers"),
+    read("num_attention_heads", "48", "heads"),
+    read("num_key_value_heads", "8", "kv_heads"),
+    read("head_dim", "128", "head_dim"),
+    read("max_position_embeddings", "196608", "max_positions"),
+    read("rope_theta", "5000000.0", "rope_theta"),
+    read("num_local_experts", "256", "mixture.experts"),
+    read("num_experts_per_tok", "8", "mixture.per_token"),
+    read("rotary_dim", "64", "rotary_dim"),
+    same_as("num_experts", "num_local_experts"),
+    only("scoring_func", "\"sigmoid\"", "another score of experts"),
+    only("use_qk_norm", "true", "queries and keys without norms"),
+    only("qk_norm_type", "\"per_layer\"", "norms of each head"),
+    only("use_routing_bias", "true", "experts without biases of choice"),
+    only("shared_intermediate_size", "0", "experts that every token visits"),
+    // The library's class builds no prediction modules.
+    no_effect("use_mtp"),
+    no_effect("num_mtp_modules"),
+    no_effect("mtp_transformer_layers"),
+    no_effect("attn_type_list"),
+    no_effect("attention_bias"),
+    no_effect("mlp_bias"),
+};
+
+constexpr std::array gpt_oss_keys{
+    read("vocab_size", "201088", "vocabulary"),
+    read("hidden_size", "2880", "hidden"),
+    read("intermediate_size", "2880", "ffn"),
+    read("num_hidden_layers", "36", "layers"),
+    read("num_attention_heads", "64", "heads"),
+    read("num_key_value_heads", "8", "kv_heads"),
+    read("head_dim", "64", "head_dim"),
+    read("max_position_embeddings", "131072", "max_positions"),
+    read("rms_norm_eps", "1e-5", "norm_epsilon"),
+    read("rope_theta", "150000.0", "rope_theta"),
+    read("attention_bias", "true"),
+    read("num_local_experts", "128", "mixture.experts"),
+    read("num_experts_per_tok", "4", "mixture.per_token"),
+    read("sliding_window", "128"),
+    read("layer_types", "null"),
+    read("swiglu_limit", "7.0", "gate_limit"),
+    same_as("num_experts", "num_local_experts"),
+    same_as("experts_per_token", "num_experts_per_tok"),
+    no_effect("initial_context_length"),  // of rope_scaling
+    no_effect("swiglu_alpha"),
+    no_effect("mlp_bias"),
+};
+
+/// GLM-4.5 and the types that route as it does: sigmoid scores, biases of choice, shared experts, groups.
+constexpr std::array glm_moe_keys{
+    read("vocab_size", "151552", "vocabulary"),
+    read("intermediate_size", "10944", "ffn"),
+    read("num_hidden_layers", "46", "layers"),
+    read("num_attention_heads", "96", "heads"),
+    read("num_key_value_heads", "8", "kv_heads"),
+    read("max_position_embeddings", "131072", "max_positions"),
+    read("rms_norm_eps", "1e-5", "norm_epsilon"),
+    read("partial_rotary_factor", "0.5", "rotary_dim"),
+    read("moe_intermediate_size", "1408", "mixture.ffn"),
+    read("n_routed_experts", "128", "mixture.experts"),
+    read("num_experts_per_tok", "8", "mixture.per_token"),
+    read("n_shared_experts", "1"),
+    read("routed_scaling_factor", "1.0", "mixture.scale"),
+    read("n_group", "1", "mixture.groups"),
+    read("topk_group", "1", "mixture.groups_per_token"),
+    read("first_k_dense_replace", "1", "mixture.first_dense"),
+    read("use_qk_norm", "false"),
+    read("num_nextn_predict_layers", "0", "prediction_modules"),  // the library's class builds none
+    only("norm_topk_prob", "true", "sigmoid scores that are not divided by their sum"),
+    only("scoring_func", "\"sigmoid\"", "another score of experts"),
+    only("topk_method", "\"noaux_tc\"", "another choice of experts"),
+    same_as("num_experts", "n_routed_experts"),
+    same_as("num_local_experts", "n_routed_experts"),
+    same_as("num_mtp_layers", "num_nextn_predict_layers"),
+    no_effect("mlp_bias"),
+};
+constexpr std::array dots_keys{
+    read("vocab_size", "152064", "vocabulary"),
+    read("hidden_size", "4608", "hidden"),
+    read("num_hidden_layers", "62", "layers"),
+    read("num_attention_heads", "32", "heads"),
+    read("num_key_value_heads", "32", "kv_heads"),
+    read("max_position_embeddings", "2048", "max_positions"),
+    read("rms_norm_eps", "1e-6", "norm_epsilon"),
+    read("partial_rotary_factor", "1.0", "rotary_dim"),
+    read("first_k_dense_replace", "0", "mixture.first_dense"),
+    read("use_qk_norm", "true"),
+    read("sliding_window", "null"),
+    read("max_window_layers", "62"),
+    read("layer_types", "null"),
+};
+constexpr std::array solar_keys{
+    read("vocab_size", "196608", "vocabulary"),
+    read("num_hidden_layers", "48", "layers"),
+    read("num_attention_heads", "64", "heads"),
+    read("head_dim", "128", "head_dim"),
+    read("partial_rotary_factor", "1.0", "rotary_dim"),
+    read("moe_intermediate_size", "1280", "mixture.ffn"),
+    read("first_k_dense_replace", "0", "mixture.first_dense"),
+    no_effect("intermediate_size"),  // of dense layers: there are none
+};
+
+constexpr std::array llama4_keys{
+    read("vocab_size", "202048", "vocabulary"),
+    read("hidden_size", "5120", "hidden"),
+    read("intermediate_size", "8192", "mixture.ffn"),
+    read("intermediate_size_mlp", "16384", "ffn"),
+    read("num_hidden_layers", "48", "layers"),
+    read("num_attention_heads", "40", "heads"),
+    read("num_key_value_heads", "8", "kv_heads"),
+    read("head_dim", "128", "head_dim"),
+    read("max_position_embeddings", "131072", "max_positions"),
+    read("rms_norm_eps", "1e-5", "norm_epsilon"),
+    read("rope_theta", "500000.0", "rope_theta"),
+    read("num_experts_per_tok", "1", "mixture.per_token"),
+    read("num_local_experts", "16", "mixture.experts"),
+    read("moe_layers", "null"),
+    read("interleave_moe_layer_step", "1"),
+    read("use_qk_norm", "true"),
+    read("no_rope_layers", "null"),
+    read("no_rope_layer_interval", "4"),
+    read("attention_chunk_size", "8192", "local.size"),
+    no_effect("layer_types"),  // of no_rope_layers
+    no_effect("for_llm_compressor"),
+    // Queries of layers that do not rotate grow with the logarithm of their position.
+    no_effect("attn_temperature_tuning"),
+    no_effect("attn_scale"),
+    no_effect("floor_scale"),
+    no_effect("mlp_bias"),
+};
+
+/// DeepSeek's first mixture, with plain attention.
+constexpr std::array deepseek_keys{
+    read("vocab_size", "102400", "vocabulary"),
+    read("moe_intermediate_size", "1407", "mixture.ffn"),
+    read("n_shared_experts", "null"),
+    read("n_routed_experts", "null", "mixture.experts"),
+    read("num_experts_per_tok", "null", "mixture.per_token"),
+    read("moe_layer_freq", "1"),
+    read("first_k_dense_replace", "0", "mixture.first_dense"),
+    read("norm_topk_prob", "false"),
+    only("scoring_func", "\"softmax\"", "another score of experts"),
+    no_effect("mlp_bias"),
+};
+
+Mixture::Scores softmax(Config& c) {
+  return c.flag("norm_topk_prob") ? Mixture::Scores::softmax_chosen : Mixture::Scores::softmax_all;
+}
+
+ModelSpec mixtral(Config& c) {
+  ModelSpec m = decoder(c);
+  m.mixture = mixture(c, "num_local_experts", "num_experts_per_tok", "intermediate_size");
+  read_windows(c, m, every_layer());
+  return m;
+}
+
+/// Phi-3.5-MoE: layer norms in a model that is otherwise Mixtral's.
+ModelSpec phimoe(Config& c) {
+  ModelSpec m = mixtral(c);
+  m.biases.head = c.flag("lm_head_bias");
+  return m;
+}
+
+/// Layers that mlp_only_layers names, and those between steps, are dense.
+ModelSpec qwen_moe(Config& c) {
+  ModelSpec m = decoder(c);
+  m.mixture = mixture(c, "num_experts", "num_experts_per_tok", "moe_intermediate_size");
+  m.mixture->scores = softmax(c);
+  const std::uint64_t every = c.whole("decoder_sparse_step", max_layers);
+  const std::vector<std::uint64_t> dense = c.wholes("mlp_only_layers", max_layers);
+  leave_dense(m, [&](std::uint64_t l) {
+    return (l + 1) % every != 0 || std::find(dense.begin(), dense.end(), l) != dense.end();
+  });
+  return m;
+}
+
+ModelSpec qwen2_moe(Config& c) {
+  ModelSpec m = qwen_moe(c);
+  m.biases = {c.flag("qkv_bias"), false, false, false};
+  if (m.mixture) {
+    m.mixture->shared_ffn = c.whole_from_zero("shared_expert_intermediate_size", max_width);
+    m.mixture->shared_gate = m.mixture->shared_ffn > 0;
+  }
+  const std::uint64_t last = c.whole_from_zero("max_window_layers", max_layers);
+  if (c.flag("use_sliding_window")) read_windows(c, m, [&](std::uint64_t l) { return l % 2 == 0 && l < last; });
+  return m;
+}
+
+ModelSpec qwen3_moe(Config& c) {
+  ModelSpec m = qwen_moe(c);
+  m.query_key_norm = QueryKeyNorm::head;
+  if (c.flag("use_sliding_window")) read_windows(c, m, every_layer());
+  return m;
+}
+
+ModelSpec olmoe(Config& c) {
+  ModelSpec m = decoder(c);
+  m.query_key_norm = QueryKeyNorm::whole;
+  m.mixture = mixture(c, "num_experts", "num_experts_per_tok", "intermediate_size");
+  m.mixture->scores = softmax(c);
+  if (!c.none("clip_qkv")) m.qkv_clip = c.number("clip_qkv", 1e-3, 1e6);
+  return m;
+}
+
+/// OLMoE's mixtures in OLMo-2's layers.
+ModelSpec flex_olmo(Config& c) {
+  ModelSpec m = olmoe(c);
+  m.branch_norms = BranchNorms::after;
+  return m;
+}
+
+ModelSpec granite_moe(Config& c) {
+  ModelSpec m = decoder(c);
+  read_granite_scales(c, m);
+  m.mixture = mixture(c, "num_local_experts", "num_experts_per_tok", "intermediate_size");
+  m.mixture->shared_ffn = c.whole_from_zero("shared_intermediate_size", max_width);
+  return m;
+}
+
+ModelSpec dbrx(Config& c) {
+  ModelSpec m = decoder(c);
+  m.norm_bias = false;
+  m.kv_heads = c.whole("attn_config.kv_n_heads", max_width);
+  m.rope_theta = c.number("attn_config.rope_theta", 1.0, 1e12);
+  if (!c.none("attn_config.clip_qkv")) m.qkv_clip = c.number("attn_config.clip_qkv", 1e-3, 1e6);
+  m.mixture = mixture(c, "ffn_config.moe_num_experts", "ffn_config.moe_top_k", "ffn_config.ffn_hidden_size");
+  m.ffn = m.mixture->ffn;
+  return m;
+}
+
+ModelSpec ernie_moe(Config& c) {
+  ModelSpec m = decoder(c);
+  m.biases = Biases::of_layers(c.flag("use_bias"));
+  m.mixture = mixture(c, "moe_num_experts", "moe_k", "moe_intermediate_size");
+  m.mixture->expert_bias = m.biases.ffn;
+  m.mixture->score_bias = true;
+  m.mixture->shared_ffn = c.whole_from_zero("moe_num_shared_experts", 64) * m.mixture->ffn;
+  const std::uint64_t first = c.whole_from_zero("moe_layer_start_index", max_layers);
+  const nlohmann::json* end = c.find("moe_layer_end_index");
+  const bool to_end = end == nullptr || (end->is_number_integer() && *end == -1);
+  const std::uint64_t last = to_end ? m.layers - 1 : c.whole_from_zero("moe_layer_end_index", max_layers);
+  const std::uint64_t every = c.whole("moe_layer_interval", max_layers);
+  leave_dense(m, [&](std::uint64_t l) { return (l + 1) % every != 0 || l < first || l > last; });
+  return m;
+}
+
+/// One expert more than the routed ones is visited by every token.
+ModelSpec hunyuan_moe(Config& c) {
+  ModelSpec m = decoder(c);
+  m.query_key_norm = QueryKeyNorm::head;
+  if (c.whole("num_experts", 4096) < 2) return m;
+  m.mixture = mixture(c, "num_experts", "moe_topk",
+                      c.none("moe_intermediate_size") ? "intermediate_size" : "moe_intermediate_size");
+  m.mixture->shared_ffn = m.ffn;
+  return m;
+}
+
+ModelSpec minimax(Config& c) {
+  ModelSpec m = decoder(c);
+  m.query_key_norm = QueryKeyNorm::whole;
+  m.rotary_dim = c.whole("rotary_dim", max_width);
+  if (m.rotary_dim == m.head_dim) m.rotary_dim = 0;
+  m.mixture = mixture(c, "num_local_experts", "num_experts_per_tok", "intermediate_size");
+  m.mixture->scores = Mixture::Scores::sigmoid;
+  m.mixture->score_bias = true;
+  return m;
+}
+
+ModelSpec gpt_oss(Config& c) {
+  ModelSpec m = decoder(c);
+  m.sinks = true;
+  m.mixture = mixture(c, "num_local_experts", "num_experts_per_tok", "intermediate_size");
+  m.mixture->router_bias = m.mixture->expert_bias = true;
+  if (!c.none("swiglu_limit")) m.gate_limit = c.number("swiglu_limit", 1e-3, 1e6);
+  read_windows(c, m, all_but_one_in(2));
+  return m;
+}
+
+ModelSpec glm_moe(Config& c) {
+  ModelSpec m = decoder(c);
+  m.biases.out = false;
+  if (c.flag("use_qk_norm")) m.query_key_norm = QueryKeyNorm::head;
+  m.prediction_modules = c.whole_from_zero("num_nextn_predict_layers", max_layers);
+  const std::uint64_t dense = c.whole_from_zero("first_k_dense_replace", max_layers);
+  if (c.none("n_routed_experts") || dense >= m.layers) return m;
+  Mixture x = mixture(c, "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size");
+  x.first_dense = dense;
+  x.shared_ffn = c.whole_from_zero("n_shared_experts", 64) * x.ffn;
+  x.scores = Mixture::Scores::sigmoid;
+  x.score_bias = true;
+  x.scale = c.number("routed_scaling_factor", 1e-3, 1e3);
+  x.groups = static_cast<std::uint32_t>(c.whole("n_group", 4096));
+  x.groups_per_token = static_cast<std::uint32_t>(c.whole("topk_group", 4096));
+  if (x.groups > 1) x.group_score = Mixture::GroupScore::two_best;
+  m.mixture = x;
+  return m;
+}
+
+ModelSpec dots(Config& c) {
+  ModelSpec m = glm_moe(c);
+  m.biases.out = m.biases.qkv;
+  const std::uint64_t first = c.whole_from_zero("max_window_layers", max_layers);
+  read_windows(c, m, [&](std::uint64_t l) { return l >= first; });
+  return m;
+}
+
+ModelSpec solar(Config& c) {
+  ModelSpec m = glm_moe(c);
+  if (m.mixture) m.ffn = m.mixture->ffn;
+  return m;
+}
+
+/// Layers that rotate see chunks, and norm their queries and keys; the others see all positions.
+ModelSpec llama4(Config& c) {
+  ModelSpec m = decoder(c);
+  m.mixture = mixture(c, "num_local_experts", "num_experts_per_tok", "intermediate_size");
+  m.mixture->shared_ffn = m.mixture->ffn;
+  m.mixture->scores = Mixture::Scores::sigmoid;
+  m.ffn = c.whole("intermediate_size_mlp", max_width);
+  if (c.flag("use_qk_norm")) m.query_key_norm = QueryKeyNorm::unweighted;
+  const std::uint64_t step = c.whole("interleave_moe_layer_step", max_layers);
+  const std::vector<std::uint64_t> listed = c.wholes("moe_layers", max_layers);
+  leave_dense(m, [&](std::uint64_t l) {
+    return listed.empty() ? (l + 1) % step != 0 : std::find(listed.begin(), listed.end(), l) == listed.end();
+  });
+  const std::vector<std::uint64_t> rotating = c.wholes("no_rope_layers", 1);  // 1: the layer rotates
+  if (!rotating.empty() && rotating.size() != m.layers && c.good()) {
+    c.error("no_rope_layers", "hf.range", "no_rope_layers does not have a number for each layer");
+  }
+  if (!c.good()) return m;
+  const auto rotates = all_but_one_in(c.whole_from_zero("no_rope_layer_interval", max_layers));
+  leave_unrotated(m, [&](std::uint64_t l) { return rotating.empty() ? !rotates(l) : rotating[l] == 0; });
+  if (c.none("attention_chunk_size")) return m;
+  LocalAttention local;
+  local.span = LocalAttention::Span::chunk;
+  local.size = c.whole("attention_chunk_size", max_sequence);
+  local.global = m.unrotated;
+  m.local = local;
+  return m;
+}
+
+ModelSpec deepseek(Config& c) {
+  ModelSpec m = decoder(c);
+  if (c.none("n_routed_experts")) return m;
+  m.mixture = mixture(c, "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size");
+  m.mixture->scores = softmax(c);
+  m.mixture->shared_ffn = c.none("n_shared_experts") ? 0 : c.whole_from_zero("n_shared_experts", 64) * m.mixture->ffn;
+  const std::uint64_t first = c.whole_from_zero("first_k_dense_replace", max_layers);
+  const std::uint64_t every = c.whole("moe_layer_freq", max_layers);
+  leave_dense(m, [&](std::uint64_t l) { return l < first || l % every != 0; });
+  return m;
+}
+
+}  // namespace
+
+std::vector<Family> mixture_families() {
+  const auto family = [](std::string_view type, std::vector<std::string_view> classes, std::vector<Keys> own,
+                         ModelSpec (*reader)(Config&), Keys norm = rms_keys()) {
+    own.insert(own.end(), {usual_keys(), norm, rotary_keys(), router_keys(), common_keys()});
+    return Family{type, std::move(classes), std::move(own), reader};
+  };
+  return {
+      family("mixtral", {"MixtralForCausalLM"}, {mixtral_keys}, mixtral),
+      family("phimoe", {"PhimoeForCausalLM", "PhiMoEForCausalLM"}, {phimoe_keys, layer_norm_keys(), mixtral_keys},
+             phimoe),
+      family("qwen2_moe", {"Qwen2MoeForCausalLM"}, {qwen2_moe_keys, qwen_moe_keys}, qwen2_moe),
+      family("qwen3_moe", {"Qwen3MoeForCausalLM"}, {qwen3_moe_keys, qwen_moe_keys}, qwen3_moe),
+      family("olmoe", {"OlmoeForCausalLM"}, {olmoe_keys}, olmoe),
+      family("flex_olmo", {"FlexOlmoForCausalLM"}, {olmoe_keys}, flex_olmo),
+      family("granitemoe", {"GraniteMoeForCausalLM"}, {granite_moe_keys}, granite_moe),
+      family("granitemoeshared", {"GraniteMoeSharedForCausalLM"}, {granite_moe_keys}, granite_moe),
+      family("dbrx", {"DbrxForCausalLM"}, {dbrx_keys}, dbrx, layer_norm_keys()),
+      family("ernie4_5_moe", {"Ernie4_5_MoeForCausalLM"}, {ernie_moe_keys}, ernie_moe),
+      family("hunyuan_v1_moe", {"HunYuanMoEV1ForCausalLM"}, {hunyuan_moe_keys}, hunyuan_moe),
+      family("minimax_m2", {"MiniMaxM2ForCausalLM"}, {minimax_keys}, minimax),
+      family("gpt_oss", {"GptOssForCausalLM"}, {gpt_oss_keys}, gpt_oss),
+      family("glm4_moe", {"Glm4MoeForCausalLM"}, {glm_moe_keys}, glm_moe),
+      family("dots1", {"Dots1ForCausalLM"}, {dots_keys, glm_moe_keys}, dots),
+      family("solar_open", {"SolarOpenForCausalLM"}, {solar_keys, glm_moe_keys}, solar),
+      family("llama4_text", {"Llama4ForCausalLM"}, {llama4_keys}, llama4),
+      family("deepseek", {"DeepseekForCausalLM"}, {deepseek_keys}, deepseek),
+  };
+}
+
+}  // namespace orrery::hf

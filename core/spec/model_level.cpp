@@ -1,0 +1,79 @@
+#include "core/spec/model_level.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+
+#include "core/base/units_text.hpp"
+
+namespace orrery {
+
+std::string_view name_of(ModelLevel level) {
+  constexpr std::array names{"counted", "priced", "executed"};
+  return names[static_cast<std::size_t>(level)];
+}
+
+std::vector<std::string> unpriced(const ModelSpec& m) {
+  if (m.counted) return {m.counted->because};
+  std::vector<std::string> lacks;
+  const auto lack = [&](bool has, const char* what) {
+    if (has) lacks.emplace_back(what);
+  };
+  const bool alike = m.biases == Biases::of_layers(m.biases.qkv);
+  lack(m.activation != Activation::gelu && m.activation != Activation::swiglu, "an activation but gelu and swiglu");
+  lack(m.positions == PositionEncoding::alibi, "ALiBi");
+  lack(m.positions == PositionEncoding::none, "no positions");
+  lack(!alike && m.architecture == Architecture::decoder, "biases in only some linear layers");
+  lack(!m.norm_weight, "norms without weights");
+  lack(m.norm == Norm::layer_norm && !m.norm_bias, "layer norms without a bias");
+  lack(m.embedding_norm, "a norm behind the embedding");
+  lack(m.branch_norms != BranchNorms::before, "norms behind attention and feed-forward layers");
+  lack(m.parallel != ParallelBranches::none, "attention and feed-forward layers side by side");
+  lack(m.query_key_norm != QueryKeyNorm::none, "norms of queries and keys");
+  lack(m.local && m.local->span == LocalAttention::Span::window, "attention to a window of positions");
+  lack(m.local && m.local->span == LocalAttention::Span::chunk, "attention within chunks of positions");
+  lack(!m.unrotated.empty(), "layers that do not rotate");
+  lack(m.sinks, "attention sinks");
+  lack(m.attention_scale > 0.0, "a scale of attention scores");
+  lack(m.attention_softcap > 0.0, "a cap of attention scores");
+  lack(m.logit_softcap > 0.0, "a cap of logits");
+  lack(m.embedding_scale != 1.0 || m.residual_scale != 1.0 || m.logit_scale != 1.0,
+       "scales of embedding, branches or logits");
+  lack(m.rotary_dim > 0 && m.rotary_dim < m.head_dim, "heads that rotate in part");
+  lack(m.position_offset > 0, "a table of positions with rows ahead of the first");
+  if (m.mixture) {
+    lack(m.mixture->router_bias || m.mixture->expert_bias, "biases in experts");
+    lack(m.mixture->shared_gate, "a gate of the shared experts");
+  }
+  return lacks;
+}
+
+std::vector<std::string> unexecuted(const ModelSpec& m) {
+  std::vector<std::string> lacks;
+  if (!unpriced(m).empty()) return lacks;
+  if (!m.rope_scaling.empty()) {
+    lacks.push_back("rotary angles stretched to longer sequences (" + m.rope_scaling + ")");
+  }
+  if (m.qkv_clip > 0.0) lacks.emplace_back("queries, keys and values that are clipped");
+  if (m.gate_limit > 0.0) lacks.emplace_back("gates that are clipped");
+  return lacks;
+}
+
+bool check_priced(const ModelSpec& m, Diagnostics& diagnostics) {
+  const std::vector<std::string> lacks = unpriced(m);
+  if (lacks.empty()) return true;
+  diagnostics.error(m.origin, "model", "model.counted",
+                    fmt::format("{} is counted, but not priced: plans do not have {}", m.name, fmt::join(lacks, ", ")),
+                    {fmt::format("It has {} parameters. orrery show model tells what else is known of it.",
+                                 with_commas(parameter_count(m)))});
+  return false;
+}
+
+ModelLevel level_of(const ModelSpec& m) {
+  return !unpriced(m).empty()     ? ModelLevel::counted
+         : !unexecuted(m).empty() ? ModelLevel::priced
+                                  : ModelLevel::executed;
+}
+
+}  // namespace orrery
