@@ -25,7 +25,7 @@ enum class KernelKind : std::uint8_t {
   // Embedding: rows = T, columns = hidden, depth = local vocabulary.
   embed_forward,  ///< rows of other vocabulary shards give 0
   embed_backward,
-  position_forward,  ///< x += table[position]
+  position_forward,  ///< x += table[depth + position]
   position_backward,
   segment_forward,  ///< x += table[segment]; depth = segments of the table
   segment_backward,
@@ -130,6 +130,8 @@ enum class KernelKind : std::uint8_t {
   relu_backward,
   squared_relu_forward,  ///< relu(x)^2
   squared_relu_backward,
+  clip_forward,  ///< cut to -parameter .. parameter
+  clip_backward,
 
   // Mixtures (docs/formulas.md): rows = T, columns = experts or features, batch = experts per token.  A rank sends
   // `depth` rows, an equal part to each of the ranks that share the experts: `slots` say which choice of which token
@@ -152,7 +154,7 @@ enum class KernelKind : std::uint8_t {
   /// row of A (transpose_a: of A and B) meets, -1: none, its row of C is 0.  parameter: rows that meet one, mean over
   /// ranks and layers.  bias: scale times the expert's is added to its rows.
   expert_gemm,
-  expert_bias_backward,  ///< column sums of each of `batch` local experts' rows
+  expert_bias_backward,  ///< column sums of each of `batch` local experts' rows, times scale
   gate_forward,          ///< y = sigmoid(gate of the row) x
   gate_backward,
 
@@ -208,12 +210,13 @@ struct KernelOptions {
   bool decay : 1 = false;        ///< optimizer: apply weight decay
   bool transpose_a : 1 = false;  ///< gemm
   bool transpose_b : 1 = false;
-  bool causal : 1 = false;    ///< attention
-  bool cut : 1 = false;       ///< norms: the columns are a part of the row
-  bool centered : 1 = false;  ///< sums of a norm: the mean is taken off
-  bool loads : 1 = false;     ///< learned routing with a load-balancing loss
-  bool residual : 1 = false;  ///< dx = residual + ... (norm backward: instead of dx += ...)
-  bool unbiased : 1 = false;  ///< layer norm without beta
+  bool causal : 1 = false;      ///< attention
+  bool cut : 1 = false;         ///< norms: the columns are a part of the row
+  bool centered : 1 = false;    ///< sums of a norm: the mean is taken off
+  bool loads : 1 = false;       ///< learned routing with a load-balancing loss
+  bool residual : 1 = false;    ///< dx = residual + ... (norm backward: instead of dx += ...)
+  bool unbiased : 1 = false;    ///< layer norm without beta
+  bool unweighted : 1 = false;  ///< norms without gamma and beta
   friend bool operator==(const KernelOptions&, const KernelOptions&) = default;
 };
 

@@ -73,38 +73,38 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
     row(K::class_token_backward, "class_token_backward", W::embedding, host_placed, r(N::dx, all),
         a(N::dtoken, columns), a(N::dbias, columns)),
 
-    row(K::layer_norm_forward, "layer_norm_forward", W::norm, gpu, r(N::x, all), r(N::gamma, columns),
+    row(K::layer_norm_forward, "layer_norm_forward", W::norm, gpu, r(N::x, all), r(N::gamma, columns, When::weighted),
         r(N::beta, columns, When::biased), r(N::sums, rows, When::cut), r(N::squares, rows, When::cut), w(N::y, all),
         w(N::stats, two_rows)),
     row(K::layer_norm_backward_input, "layer_norm_backward_input", W::norm, gpu, r(N::dy, all), r(N::x, all),
-        r(N::gamma, columns), r(N::stats, two_rows), r(N::gradient_sums, two_rows, When::cut),
+        r(N::gamma, columns, When::weighted), r(N::stats, two_rows), r(N::gradient_sums, two_rows, When::cut),
         a(N::dx, all, When::no_residual), r(N::residual, all, When::residual), w(N::dx, all, When::residual)),
     row(K::layer_norm_backward_weight, "layer_norm_backward_weight", W::norm, gpu, r(N::dy, all), r(N::x, all),
         r(N::stats, two_rows), a(N::dgamma, columns), a(N::dbeta, columns, When::biased)),
-    row(K::rms_norm_forward, "rms_norm_forward", W::norm, gpu, r(N::x, all), r(N::gamma, columns),
+    row(K::rms_norm_forward, "rms_norm_forward", W::norm, gpu, r(N::x, all), r(N::gamma, columns, When::weighted),
         r(N::squares, rows, When::cut), w(N::y, all), w(N::stats, rows)),
     row(K::rms_norm_backward_input, "rms_norm_backward_input", W::norm, gpu, r(N::dy, all), r(N::x, all),
-        r(N::gamma, columns), r(N::stats, rows), r(N::gradient_sums, rows, When::cut), a(N::dx, all, When::no_residual),
-        r(N::residual, all, When::residual), w(N::dx, all, When::residual)),
+        r(N::gamma, columns, When::weighted), r(N::stats, rows), r(N::gradient_sums, rows, When::cut),
+        a(N::dx, all, When::no_residual), r(N::residual, all, When::residual), w(N::dx, all, When::residual)),
     row(K::rms_norm_backward_weight, "rms_norm_backward_weight", W::norm, gpu, r(N::dy, all), r(N::x, all),
         r(N::stats, rows), a(N::dgamma, columns)),
     row(K::norm_sums, "norm_sums", W::norm, gpu, r(N::x, all), w(N::sums, rows)),
     row(K::norm_squares, "norm_squares", W::norm, gpu, r(N::x, all), r(N::sums, rows, When::centered),
         w(N::squares, rows)),
-    row(K::norm_gradient_sums, "norm_gradient_sums", W::norm, gpu, r(N::dy, all), r(N::x, all), r(N::gamma, columns),
-        r(N::stats, statistics), w(N::sums, statistics)),
+    row(K::norm_gradient_sums, "norm_gradient_sums", W::norm, gpu, r(N::dy, all), r(N::x, all),
+        r(N::gamma, columns, When::weighted), r(N::stats, statistics), w(N::sums, statistics)),
     row(K::query_key_norm_forward, "query_key_norm_forward", W::norm, host, r(N::x, qkv),
-        r(N::query_gamma, query_weights), r(N::key_gamma, key_weights), r(N::squares, two_rows, When::cut),
-        w(N::y, qkv), w(N::stats, query_key_statistics)),
+        r(N::query_gamma, query_weights, When::weighted), r(N::key_gamma, key_weights, When::weighted),
+        r(N::squares, two_rows, When::cut), w(N::y, qkv), w(N::stats, query_key_statistics)),
     row(K::query_key_norm_backward_input, "query_key_norm_backward_input", W::norm, host, r(N::dy, qkv), r(N::x, qkv),
-        r(N::query_gamma, query_weights), r(N::key_gamma, key_weights), r(N::stats, query_key_statistics),
-        r(N::gradient_sums, two_rows, When::cut), w(N::dx, qkv)),
+        r(N::query_gamma, query_weights, When::weighted), r(N::key_gamma, key_weights, When::weighted),
+        r(N::stats, query_key_statistics), r(N::gradient_sums, two_rows, When::cut), w(N::dx, qkv)),
     row(K::query_key_norm_backward_weight, "query_key_norm_backward_weight", W::norm, host, r(N::dy, qkv), r(N::x, qkv),
         r(N::stats, query_key_statistics), a(N::dquery_gamma, query_weights), a(N::dkey_gamma, key_weights)),
     row(K::query_key_squares, "query_key_squares", W::norm, host, r(N::x, qkv), w(N::squares, two_rows)),
     row(K::query_key_gradient_sums, "query_key_gradient_sums", W::norm, host, r(N::dy, qkv), r(N::x, qkv),
-        r(N::query_gamma, query_weights), r(N::key_gamma, key_weights), r(N::stats, query_key_statistics),
-        w(N::sums, two_rows)),
+        r(N::query_gamma, query_weights, When::weighted), r(N::key_gamma, key_weights, When::weighted),
+        r(N::stats, query_key_statistics), w(N::sums, two_rows)),
 
     row(K::gemm, "gemm", W::gemm, KernelTraits{.arithmetic = A::product, .gpu = true}, r(N::a, rows_depth),
         r(N::b, depth_columns), wa(N::c, all), r(N::bias, columns, When::bias)),
@@ -176,6 +176,8 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
     row(K::relu_backward, "relu_backward", W::elementwise, gpu, r(N::pre, all), a(N::d, all)),
     row(K::squared_relu_forward, "squared_relu_forward", W::elementwise, gpu, r(N::pre, all), w(N::y, all)),
     row(K::squared_relu_backward, "squared_relu_backward", W::elementwise, gpu, r(N::pre, all), a(N::d, all)),
+    row(K::clip_forward, "clip_forward", W::elementwise, gpu, r(N::pre, all), w(N::y, all)),
+    row(K::clip_backward, "clip_backward", W::elementwise, gpu, r(N::pre, all), a(N::d, all)),
 
     row(K::route_tokens, "route_tokens", W::elementwise, host_placed, w(N::choice, choices), w(N::slots, depth),
         w(N::experts, depth)),
@@ -278,7 +280,8 @@ bool holds(When when, const Kernel& k) {
     case When::loads: return k.options.loads;
     case When::residual: return k.options.residual;
     case When::no_residual: return !k.options.residual;
-    case When::biased: return !k.options.unbiased;
+    case When::weighted: return !k.options.unweighted;
+    case When::biased: return !k.options.unbiased && !k.options.unweighted;
     case When::depth: return k.depth > 0;
   }
   return false;

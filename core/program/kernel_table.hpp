@@ -30,8 +30,9 @@ enum class When : std::uint8_t {
   loads,
   residual,
   no_residual,
-  biased,  ///< not unbiased
-  depth    ///< where it is not 0
+  weighted,  ///< norms: not unweighted
+  biased,    ///< norms: neither unbiased nor unweighted
+  depth      ///< where it is not 0
 };
 [[nodiscard]] bool holds(When, const Kernel&);
 

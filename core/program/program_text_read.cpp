@@ -132,6 +132,7 @@ void Reader::segment(Line& line) {
   s.count = end - s.offset;
   s.decay = line.take("decay");
   s.replicated = line.take("replicated");
+  s.summed = line.take("summed");
   s.counted = !line.take("uncounted");
   line.expect_end();
   program_.parameter_tables.back().segments.push_back(s);

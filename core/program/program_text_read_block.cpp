@@ -75,6 +75,8 @@ Kernel Reader::kernel(Line& line) const {
       k.options.residual = true;
     } else if (option("unbiased")) {
       k.options.unbiased = true;
+    } else if (option("unweighted")) {
+      k.options.unweighted = true;
     } else {
       line.fail_at(token, "program.syntax",
                    fmt::format("{} is neither a shape nor an option of a kernel", shown(token)));

@@ -141,6 +141,7 @@ std::string kernel_text(const Kernel& k) {
   option("loads", k.options.loads);
   option("residual", k.options.residual);
   option("unbiased", k.options.unbiased);
+  option("unweighted", k.options.unweighted);
   return out;
 }
 
@@ -232,8 +233,8 @@ void Writer::table(Out out, const ParameterTable& table) const {
     fmt::format_to(out, " shard {}\n", shard_text(s.shard));
   }
   for (const ParameterSegment& s : table.segments) {
-    fmt::format_to(out, "  segment {}:{}{}{}{}\n", s.offset, s.offset + s.count, s.decay ? " decay" : "",
-                   s.replicated ? " replicated" : "", s.counted ? "" : " uncounted");
+    fmt::format_to(out, "  segment {}:{}{}{}{}{}\n", s.offset, s.offset + s.count, s.decay ? " decay" : "",
+                   s.replicated ? " replicated" : "", s.summed ? " summed" : "", s.counted ? "" : " uncounted");
   }
 }
 

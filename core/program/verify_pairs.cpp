@@ -48,6 +48,7 @@ constexpr Pair pairs[] = {{Kind::layer_norm_forward, Kind::layer_norm_backward_i
                           {Kind::geglu_forward, Kind::geglu_backward},
                           {Kind::relu_forward, Kind::relu_backward},
                           {Kind::squared_relu_forward, Kind::squared_relu_backward},
+                          {Kind::clip_forward, Kind::clip_backward},
                           {Kind::position_forward, Kind::position_backward},
                           {Kind::segment_forward, Kind::segment_backward},
                           {Kind::class_token_forward, Kind::class_token_backward},
@@ -118,6 +119,13 @@ class Pairs {
   };
 
   void wrong(const char* code, const std::string& what) { f_.add(code, fmt::format("{} (class {})", what, class_)); }
+
+  /// A norm without weights needs no gradient of them.
+  static void count_weightless(Runs& r, Kind norm) {
+    if (norm == Kind::layer_norm_forward) ++r.all[index(Kind::layer_norm_backward_weight)];
+    if (norm == Kind::rms_norm_forward) ++r.all[index(Kind::rms_norm_backward_weight)];
+    if (norm == Kind::query_key_norm_forward) ++r.all[index(Kind::query_key_norm_backward_weight)];
+  }
 
   [[nodiscard]] const View& view(const OpRun& run, std::uint32_t i) const {
     return run.block->views[run.op->views.first + i];
@@ -205,6 +213,7 @@ class Pairs {
       return;
     }
     ++r.all[index(k.kind)];
+    if (k.options.unweighted) count_weightless(r, k.kind);
     const bool takes_bias = k.kind == Kind::gemm || k.kind == Kind::expert_gemm || k.kind == Kind::residual_forward;
     r.biased += k.kind == Kind::bias_forward || (takes_bias && k.options.bias) ? 1 : 0;
     if (k.kind == Kind::gemm || k.kind == Kind::expert_gemm) {

@@ -168,6 +168,10 @@ AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::u
         tokens = static_cast<AxisBits>(tokens | cuts(p, *shard));
       }
     }
+    // Tensor ranks each add a part of an expert's bias.
+    if (k.kind == KernelKind::expert_bias_backward && k.scale != 0.0) {
+      tokens = static_cast<AxisBits>(tokens | bit(Axis::tensor));
+    }
     if (s != nullptr) return static_cast<AxisBits>(tokens & ~own);
   }
   return 0;

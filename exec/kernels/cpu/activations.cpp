@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "exec/kernels/cpu/eigen_here.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
@@ -148,6 +149,35 @@ void gated_backward(const Kernel& k, const Operands& o, const KernelContext&) {
   }
 }
 
+/// y = x, cut to -limit .. limit.
+template <class T>
+void clip_forward(const Kernel& k, const Operands& o, const KernelContext&) {
+  T in[tile];
+  T out[tile];
+  const auto limit = static_cast<T>(k.parameter);
+  for (std::uint64_t at = 0; at < o[N::y].count; at += tile) {
+    const std::uint64_t n = std::min(tile, o[N::y].count - at);
+    const T* x = read(o[N::pre], at, n, in);
+    T* y = target(o[N::y], at, out);
+    for (std::uint64_t i = 0; i < n; ++i) y[i] = std::clamp(x[i], -limit, limit);
+    finish(o[N::y], at, n, y);
+  }
+}
+
+template <class T>
+void clip_backward(const Kernel& k, const Operands& o, const KernelContext&) {
+  T in[tile];
+  T out[tile];
+  const auto limit = static_cast<T>(k.parameter);
+  for (std::uint64_t at = 0; at < o[N::d].count; at += tile) {
+    const std::uint64_t n = std::min(tile, o[N::d].count - at);
+    const T* x = read(o[N::pre], at, n, in);
+    T* d = update(o[N::d], at, n, out);
+    for (std::uint64_t i = 0; i < n; ++i) d[i] = std::abs(x[i]) <= limit ? d[i] : T{0};
+    finish(o[N::d], at, n, d);
+  }
+}
+
 }  // namespace
 
 std::span<const HostKernel> activation_kernels() {
@@ -162,6 +192,8 @@ std::span<const HostKernel> activation_kernels() {
       {KernelKind::relu_backward, backward<float, Relu>, backward<double, Relu>},
       {KernelKind::squared_relu_forward, forward<float, SquaredRelu>, forward<double, SquaredRelu>},
       {KernelKind::squared_relu_backward, backward<float, SquaredRelu>, backward<double, SquaredRelu>},
+      {KernelKind::clip_forward, clip_forward<float>, clip_forward<double>},
+      {KernelKind::clip_backward, clip_backward<float>, clip_backward<double>},
   };
   return list;
 }

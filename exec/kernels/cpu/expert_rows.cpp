@@ -29,7 +29,8 @@ void expert_bias_backward(const Kernel& k, const Operands& o, const KernelContex
     for (std::uint64_t i = 0; i < n; ++i) sum[i] += dy[i];
   }
   T* total = update(o[N::dbias], 0, all, scratch.get<T>(row_out, all));
-  for (std::uint64_t i = 0; i < all; ++i) total[i] += sums[i];
+  const auto scale = static_cast<T>(k.scale == 0.0 ? 1.0 : k.scale);
+  for (std::uint64_t i = 0; i < all; ++i) total[i] += scale * sums[i];
   finish(o[N::dbias], 0, all, total);
 }
 

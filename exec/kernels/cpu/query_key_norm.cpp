@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "core/program/operand_elements.hpp"
@@ -39,11 +40,17 @@ struct Shape {
 
 enum : std::size_t { row_x, row_dy, row_out, query_weights, key_weights };
 
+/// Weights of queries and of keys; ones where the norms have none.
 template <class T>
 struct Gammas {
-  Gammas(const Shape& s, const Operands& o, KernelScratch& scratch)
-      : of{read(o[N::query_gamma], 0, s.weights(false), scratch.get<T>(query_weights, s.weights(false))),
-           read(o[N::key_gamma], 0, s.weights(true), scratch.get<T>(key_weights, s.weights(true)))} {}
+  Gammas(const Shape& s, const Operands& o, KernelScratch& scratch) {
+    for (const bool keys : {false, true}) {
+      const std::uint64_t n = s.weights(keys);
+      T* buffer = scratch.get<T>(keys ? key_weights : query_weights, n);
+      const Operand* gamma = o.find(keys ? N::key_gamma : N::query_gamma);
+      of[keys ? 1 : 0] = gamma != nullptr ? read(*gamma, 0, n, buffer) : std::fill_n(buffer, n, T{1}) - n;
+    }
+  }
   const T* of[2];
 };
 

@@ -82,6 +82,25 @@ struct GatedBackward {
 };
 
 template <class T>
+struct ClipForward {
+  Elements x, y;
+  T limit;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const T v = x.load<T>(i);
+    y.store(i, v > limit ? limit : v < -limit ? -limit : v);
+  }
+};
+template <class T>
+struct ClipBackward {
+  Elements x, d;
+  T limit;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const T v = x.load<T>(i);
+    if (v > limit || v < -limit) d.store(i, T{0});
+  }
+};
+
+template <class T>
 struct Multiply {
   Elements x, y;
   T scale;
@@ -260,6 +279,12 @@ bool run_elementwise(Launcher& l, const Kernel& k, const NamedOperands& o, const
     case KernelKind::relu_backward: activate_back<T, Relu<T>>(l, o); return true;
     case KernelKind::squared_relu_forward: activate<T, SquaredRelu<T>>(l, o); return true;
     case KernelKind::squared_relu_backward: activate_back<T, SquaredRelu<T>>(l, o); return true;
+    case KernelKind::clip_forward:
+      for_each(l, o[N::y].count, ClipForward<T>{x(N::pre), x(N::y), static_cast<T>(k.parameter)});
+      return true;
+    case KernelKind::clip_backward:
+      for_each(l, o[N::d].count, ClipBackward<T>{x(N::pre), x(N::d), static_cast<T>(k.parameter)});
+      return true;
     case KernelKind::swiglu_forward: gate<T, Silu<T>>(l, k, o); return true;
     case KernelKind::swiglu_backward: gate_back<T, Silu<T>>(l, k, o); return true;
     case KernelKind::geglu_forward: gate<T, Gelu<T>>(l, k, o); return true;

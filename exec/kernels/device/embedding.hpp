@@ -56,9 +56,9 @@ template <class T>
 struct PositionForward {
   Elements x, table;
   Positions positions;
-  std::uint64_t each, columns;
+  std::uint64_t first, each, columns;  ///< first: rows of the table ahead of position 0's
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
-    const std::uint64_t position = positions(i / columns / each);
+    const std::uint64_t position = first + positions(i / columns / each);
     x.store(i, x.load<T>(i) + table.load<T>(position * columns + i % columns));
   }
 };
@@ -68,13 +68,13 @@ template <class T>
 struct PositionBackward {
   Elements dx, dtable;
   Positions positions;
-  std::uint64_t each, rows, columns;
+  std::uint64_t ahead, each, rows, columns;
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
     const std::uint64_t first = i / columns * each;
     const std::uint64_t column = i % columns;
     T sum{0};
     for (std::uint64_t row = first; row < first + each && row < rows; ++row) sum += dx.load<T>(row * columns + column);
-    const std::uint64_t at = positions(i / columns) * columns + column;
+    const std::uint64_t at = (ahead + positions(i / columns)) * columns + column;
     dtable.store(at, dtable.load<T>(at) + sum);
   }
 };
@@ -151,14 +151,14 @@ bool run_embeddings(Launcher& l, const Kernel& k, const NamedOperands& o, const 
       return true;
     case KernelKind::position_forward:
       for_each(l, k.rows * k.columns,
-               PositionForward<T>{Elements(o[N::x]), Elements(o[N::table]), Positions(o[N::x].place),
+               PositionForward<T>{Elements(o[N::x]), Elements(o[N::table]), Positions(o[N::x].place), k.depth,
                                   rows_each(k, o[N::x]), k.columns});
       return true;
     case KernelKind::position_backward: {
       const std::uint64_t each = rows_each(k, o[N::dx]);
       for_each(l, (k.rows + each - 1) / each * k.columns,
-               PositionBackward<T>{Elements(o[N::dx]), Elements(o[N::dtable]), Positions(o[N::dx].place), each, k.rows,
-                                   k.columns});
+               PositionBackward<T>{Elements(o[N::dx]), Elements(o[N::dtable]), Positions(o[N::dx].place), k.depth, each,
+                                   k.rows, k.columns});
       return true;
     }
     case KernelKind::rope_forward: rope<T>(l, k, o[N::qkv], c, false); return true;

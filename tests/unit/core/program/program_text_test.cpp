@@ -40,7 +40,7 @@ TEST_CASE("every field of a Program survives the text", "[program_text]") {
   table.count = 12;
   table.slices = {{"a b", 3, Shard{{5, 4, {Axis::tensor, Axis::data}, false}, {6, 6, {}, true}}, Init::normal, 0.1}};
   table.slices.push_back({"c", 0, Shard{}, Init::ones, 0.0});
-  table.segments = {{0, 5, true, false, false}, {5, 7, false, true, true}};
+  table.segments = {{0, 5, true, false, false, false}, {5, 7, false, true, false, true}};
   p.parameter_tables = {table, table};  // the same name twice: referred to by number
   Buffer b;
   b.name = "x";

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <span>
+
+#include "core/spec/model_spec.hpp"
+
+namespace orrery::test {
+
+/// A choice of what layers are made of, applied to a model of the GPT or LLaMA family.
+struct LayerKindCase {
+  const char* name;
+  void (*apply)(ModelSpec&);
+  bool grid = true;      ///< a grid cuts it
+  bool mixture = false;  ///< needs layers of experts
+  bool kinks = false;    ///< gradients jump, so rounding to fewer digits may change them by much
+};
+
+/// One thing at a time.
+[[nodiscard]] std::span<const LayerKindCase> single_kinds();
+/// What published families have together (docs/model-file.md names them), without windows, sinks and caps of scores.
+[[nodiscard]] std::span<const LayerKindCase> family_kinds();
+
+}  // namespace orrery::test
