@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "cli/dot_text.hpp"
 #include "cli/report_text.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/schedule_rules.hpp"
@@ -21,85 +22,11 @@
 namespace orrery {
 namespace {
 
-std::string in_quotes(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
-}
-
-/// Quotes a text, but keeps "\n" as Graphviz' line break.
-std::string label(const std::vector<std::string>& lines, const std::string& shape = "") {
-  std::string out;
-  for (const std::string& l : lines) {
-    const std::string q = in_quotes(l);
-    out += (out.empty() ? "" : "\\n") + q.substr(1, q.size() - 2);
-  }
-  return "[" + (shape.empty() ? "" : "shape=" + shape + ", ") + "label=\"" + out + "\"]";
-}
-
-constexpr const char* head =
-    "  graph [fontname=\"Helvetica\"];\n  node [shape=box, fontname=\"Helvetica\", fontsize=10];\n"
-    "  edge [fontname=\"Helvetica\", fontsize=9];\n";
+using dot::head;
+using dot::in_quotes;
+using dot::label;
 
 }  // namespace
-
-std::string dot_of(const ModelSpec& m) {
-  std::string out = fmt::format("digraph {} {{\n  rankdir=TB;\n{}", in_quotes(m.name), head);
-  if (m.image) {
-    out += fmt::format("  embedding {};\n", label({fmt::format("{} patches, class token", patch_count(*m.image)),
-                                                   fmt::format("{} x {}", patch_width(*m.image), m.hidden)}));
-  } else {
-    out += fmt::format("  embedding {};\n", label({"embedding", fmt::format("{} x {}", m.vocabulary, m.hidden)}));
-  }
-  out += fmt::format("  subgraph cluster_layer {{\n    label=\"layer, x {}\";\n", m.layers);
-  const char* norm = m.norm == Norm::layer_norm ? "layer norm" : "RMS norm";
-  out += fmt::format("    norm1 {};\n", label({norm}));
-  if (m.latent) {
-    out += fmt::format("    qkv {};\n",
-                       label({"query, key, value",
-                              fmt::format("by {} and {} latent features", m.latent->query_rank, m.latent->kv_rank)}));
-  } else {
-    out += fmt::format(
-        "    qkv {};\n",
-        label({"query, key, value", fmt::format("{} x {}", m.hidden, (m.heads + 2 * m.kv_heads) * m.head_dim)}));
-  }
-  out +=
-      fmt::format("    attention {};\n",
-                  label({"attention", fmt::format("{} heads of {}, {} of keys", m.heads, key_width(m), m.kv_heads)}));
-  out += fmt::format("    out {};\n    add1 [label=\"+\", shape=circle];\n",
-                     label({"out", fmt::format("{} x {}", m.heads * value_width(m), m.hidden)}));
-  out += fmt::format("    norm2 {};\n", label({norm}));
-  // A mixture shows one of its experts.
-  const std::uint64_t ffn = m.mixture ? m.mixture->ffn : m.ffn;
-  const std::string experts =
-      m.mixture ? fmt::format("{} of {} experts: ", m.mixture->per_token, m.mixture->experts) : "";
-  const bool gated = is_gated(m.activation);
-  out += fmt::format("    up {};\n", label({gated ? "gate, up" : "up",
-                                            fmt::format("{}{} x {}{}", experts, m.hidden, gated ? "2 x " : "", ffn)}));
-  out += fmt::format("    act {};\n", label({gated ? "SwiGLU" : "GELU"}));
-  out += fmt::format("    down {};\n    add2 [label=\"+\", shape=circle];\n",
-                     label({"down", fmt::format("{}{} x {}", experts, ffn, m.hidden)}));
-  if (m.architecture == Architecture::bert) {
-    out +=
-        "    qkv -> attention -> out -> add1 -> norm1 -> up -> act -> down -> add2 -> norm2;\n"
-        "    norm1 -> add2 [style=dashed];\n  }\n";
-    out += fmt::format("  norm0 {};\n  dense {};\n  norm {};\n  head {};\n", label({norm}),
-                       label({"dense, GELU", fmt::format("{0} x {0}", m.hidden)}), label({norm}),
-                       label({"head (tied)", fmt::format("{} x {}", m.hidden, m.vocabulary)}));
-    return out +
-           "  embedding -> norm0 -> qkv;\n  norm0 -> add1 [style=dashed];\n  norm2 -> dense -> norm -> head;\n}\n";
-  }
-  out +=
-      "    norm1 -> qkv -> attention -> out -> add1 -> norm2 -> up -> act -> down -> add2;\n"
-      "    add1 -> add2 [style=dashed];\n  }\n";
-  out +=
-      fmt::format("  norm {};\n  head {};\n", label({norm}),
-                  label({m.tied_embeddings ? "head (tied)" : "head", fmt::format("{} x {}", m.hidden, m.vocabulary)}));
-  return out + "  embedding -> norm1;\n  embedding -> add1 [style=dashed];\n  add2 -> norm -> head;\n}\n";
-}
 
 std::string dot_of(const ClusterSpec& c) {
   std::string out = fmt::format("graph {} {{\n{}", in_quotes(c.name), head);

@@ -18,6 +18,7 @@
 #include "core/plan/plan_file.hpp"
 #include "core/program/program_text.hpp"
 #include "core/record/live_memory.hpp"
+#include "core/spec/model_level.hpp"
 #include "exec/run/execute_rank.hpp"
 #include "exec/run/launch.hpp"
 #include "exec/run/mpi_run.hpp"
@@ -126,13 +127,9 @@ RunVerb::Prepared RunVerb::prepare() const {
   if (warmup_ > 1'000'000'000)
     refuse("cli.warmup", fmt::format("--warmup is {}; it must be from 0 to 1000000000", warmup_));
   Prepared p{load_plan(plan_, flags_, "local-cpu", ClusterUse::fall_back), nullptr, {}, {}};
-  if (const std::string& scaling = p.loaded.run.model.rope_scaling; !scaling.empty()) {
-    refuse("cli.rope-scaling",
-           fmt::format("{} scales its rotary angles ({}), and no kernel here can do that", p.loaded.run.model.name,
-                       scaling),
-           {"estimate and simulate remain right, since scaling costs nothing. To train with plain angles, leave "
-            "rope_scaling out."});
-  }
+  Diagnostics unable;
+  static_cast<void>(check_executed(p.loaded.run.model, unable));
+  require_none(unable);
   if (measure_groups_) {
     if (checkpoints_.folder)
       refuse("cli.measure-groups", "--measure-groups trains nothing: there is no checkpoint to keep");

@@ -24,6 +24,7 @@
 #include "core/program/program_text.hpp"
 #include "core/record/summarize.hpp"
 #include "core/spec/hf_config.hpp"
+#include "core/spec/model_level.hpp"
 #include "core/spec/spec_files.hpp"
 #include "sim/net/import/import.hpp"
 
@@ -38,13 +39,14 @@ class ShowVerb final : public Verb {
   }
 
   void declare(Command& c) override {
-    c.positional("KIND", kind_, "model, cluster, device, fabric, plan or program");
+    c.positional("KIND", kind_, "model, cluster, device, fabric, plan or program; models: a table of all");
     c.positional("X", reference_, "a name or a file; without it, the known names; for program: a plan");
     c.flag("--dot", dot_, "as a graph for Graphviz; -o FILE.svg, .png or .pdf draws it");
     c.flag("--astra-sim", astra_, "fabric: as a network of ASTRA-sim's analytical backends");
     c.flag("--crossover", crossover_,
            "fabric: times of all-reduces and all-to-alls by every algorithm, over the first --gpus N (default: at most "
            "64)");
+    c.option("--search", search_, "models: those whose name has this in it");
     c.option("--rank", rank_, "program: the expanded list of one rank");
     c.option("--after", after_, "program: as it stands after this pass of lowering");
     c.flag("--order", order_, "plan: what each pipeline rank computes, in order, as a custom schedule's file has it");
@@ -52,7 +54,8 @@ class ShowVerb final : public Verb {
     declare_machine(c, flags_);
     declare_output(c, flags_, "write it here");
     c.examples(
-        "  orrery show model                      the names\n"
+        "  orrery show models                     all, with their parameters\n"
+        "  orrery show models --search qwen\n"
         "  orrery show model llama-3-70b\n"
         "  orrery show cluster dgx-h100 --gpus 64 --dot -o cluster.svg\n"
         "  orrery show fabric dgx-h100-superpod\n"
@@ -67,6 +70,7 @@ class ShowVerb final : public Verb {
     refuse_flags();
     require_output(flags_);
     const Library library = library_of(flags_);
+    if (kind_ == "models") return list_models(library);
     if (kind_ == "model" || kind_ == "cluster" || kind_ == "device" || kind_ == "fabric" || kind_ == "plan") {
       if (!reference_) return list(library);
     }
@@ -81,7 +85,7 @@ class ShowVerb final : public Verb {
  private:
   /// Refuses flags that do not go together, or not with this kind.
   void refuse_flags() const {
-    const std::vector<std::string> kinds{"model", "cluster", "device", "fabric", "plan", "program"};
+    const std::vector<std::string> kinds{"model", "models", "cluster", "device", "fabric", "plan", "program"};
     if (std::find(kinds.begin(), kinds.end(), kind_) == kinds.end()) {
       std::vector<std::string> details{fmt::format("Known: {}.", fmt::join(kinds, ", "))};
       const std::vector<std::string> near = nearest(kind_, kinds, 1);
@@ -98,6 +102,11 @@ class ShowVerb final : public Verb {
       refuse("cli.flags", "--dot and --json do not go together", {"A graph is text for Graphviz."});
     }
     if (rank_ && kind_ != "program") refuse("cli.flags", "--rank goes with show program only");
+    if (search_ && kind_ != "models") refuse("cli.flags", "--search goes with show models only");
+    if (kind_ == "models" && (reference_ || dot_)) {
+      refuse("cli.flags", "show models takes no name",
+             {"orrery show model NAME shows one; --search TEXT looks for it."});
+    }
     if (order_ && (kind_ != "plan" || !reference_)) refuse("cli.flags", "--order goes with show plan PLAN only");
     if (order_ && (dot_ || flags_.json)) refuse("cli.flags", "--order does not go with --dot or --json");
     if (astra_ && (kind_ != "fabric" || !reference_)) refuse("cli.flags", "--astra-sim goes with show fabric F only");
@@ -154,6 +163,44 @@ class ShowVerb final : public Verb {
     return status_fine;
   }
 
+  /// One line for each shipped model.
+  int list_models(const Library& library) const {
+    std::vector<std::vector<std::string>> rows;
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    for (const std::string& name : library.models()) {
+      if (search_ && name.find(*search_) == std::string::npos) continue;
+      Diagnostics d;
+      const std::optional<ModelSpec> m = library.model(name, ".", d);
+      require_none(d);
+      const std::string_view level = name_of(level_of(*m));
+      all.push_back({{"name", name},
+                     {"parameters", published_parameter_count(*m)},
+                     {"active_parameters", active_parameter_count(*m)},
+                     {"level", level}});
+      rows.push_back({name, with_commas(published_parameter_count(*m)),
+                      m->mixture ? with_commas(active_parameter_count(*m)) : "", std::string(level)});
+    }
+    if (flags_.json) {
+      put_json(all);
+      return status_fine;
+    }
+    if (rows.empty()) {
+      refuse("cli.search", fmt::format("no shipped model has \"{}\" in its name", escaped(*search_)),
+             {"orrery show models lists all. A config.json of Hugging Face is read too (docs/model-file.md)."});
+    }
+    Table table({"<model", "parameters", "of a token", "<level"});
+    for (std::vector<std::string>& row : rows) table.row(std::move(row));
+    put(table.str("") + "\ncounted: parameters alone; priced: plans are estimated and searched; executed: they run.\n");
+    return status_fine;
+  }
+
+  static std::string level_text(const ModelSpec& m) {
+    const std::vector<std::string> lacks = unpriced(m), kernels = unexecuted(m);
+    if (!lacks.empty()) return fmt::format("# counted, not priced: plans do not have {}\n", fmt::join(lacks, ", "));
+    if (!kernels.empty()) return fmt::format("# priced, not run: kernels do not have {}\n", fmt::join(kernels, ", "));
+    return "# priced and executed\n";
+  }
+
   int model(const Library& library) const {
     Diagnostics d;
     const std::optional<ModelSpec> m = named_model(library, *reference_, d);
@@ -167,6 +214,9 @@ class ShowVerb final : public Verb {
       json["published_parameters"] = published_parameter_count(*m);
       json["active_parameters"] = active_parameter_count(*m);
       json["architecture"] = name_of(m->architecture);
+      json["level"] = name_of(level_of(*m));
+      json["unpriced"] = unpriced(*m);
+      json["unexecuted"] = unexecuted(*m);
       json["not_read"] = unread_keys(*m);
       put_json(json);
     } else {
@@ -184,6 +234,7 @@ class ShowVerb final : public Verb {
         counts +=
             fmt::format("# and {} in each prediction module\n", with_commas(prediction_module_parameter_count(*m)));
       }
+      counts += level_text(*m);
       if (const std::string unread = unread_text(*m); !unread.empty()) counts += fmt::format("# {}\n", unread);
       put(counts + write_model(*m));
     }
@@ -358,7 +409,7 @@ class ShowVerb final : public Verb {
 
   CommonFlags flags_;
   std::string kind_;
-  std::optional<std::string> reference_, cluster_, after_;
+  std::optional<std::string> reference_, cluster_, after_, search_;
   bool crossover_ = false, astra_ = false;
   bool dot_ = false;
   bool order_ = false;

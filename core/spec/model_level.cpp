@@ -56,6 +56,15 @@ bool check_priced(const ModelSpec& m, Diagnostics& diagnostics) {
   return false;
 }
 
+bool check_executed(const ModelSpec& m, Diagnostics& diagnostics) {
+  const std::vector<std::string> lacks = unexecuted(m);
+  if (lacks.empty()) return true;
+  diagnostics.error(m.origin, "model", "model.priced",
+                    fmt::format("{} is priced, but not run: kernels do not have {}", m.name, fmt::join(lacks, ", ")),
+                    {"estimate and simulate remain right, since these cost next to nothing."});
+  return false;
+}
+
 ModelLevel level_of(const ModelSpec& m) {
   return !unpriced(m).empty()     ? ModelLevel::counted
          : !unexecuted(m).empty() ? ModelLevel::priced

@@ -21,5 +21,7 @@ enum class ModelLevel : std::uint8_t { counted, priced, executed };
 
 /// Adds an error where plans of the model cannot be priced. Code: model.counted
 [[nodiscard]] bool check_priced(const ModelSpec&, Diagnostics&);
+/// Adds an error where plans of the model are priced, but not run. Code: model.priced
+[[nodiscard]] bool check_executed(const ModelSpec&, Diagnostics&);
 
 }  // namespace orrery

@@ -186,6 +186,40 @@ class Exporter {
     }
   }
 
+  /// Kinds of layers: those that have a flag, and refusals of the others.
+  void layer_kinds() {
+    const ModelSpec& m = model_;
+    const auto none = [&](bool has, const char* what) {
+      if (has) refuse("model", "layers", fmt::format("the export has no flags for {}", what), {});
+    };
+    if (m.query_key_norm == QueryKeyNorm::head) flag("--qk-layernorm");
+    none(m.query_key_norm == QueryKeyNorm::whole || m.query_key_norm == QueryKeyNorm::unweighted,
+         "norms of queries and keys but over each head with weights");
+    if (m.biases == Biases{true, false, false, false}) {
+      flag("--disable-bias-linear");
+      flag("--add-qkv-bias");
+    } else if (!m.biases.in_layers()) {
+      flag("--disable-bias-linear");
+    }
+    none(m.biases != Biases::of_layers(m.biases.qkv) && m.biases != Biases{true, false, false, false},
+         "biases but of all linear layers, or of queries, keys and values");
+    if (m.rotary_dim > 0) flag("--rotary-percent", static_cast<double>(m.rotary_dim) / static_cast<double>(m.head_dim));
+    none(m.rope_scaling == "linear" || m.rope_scaling == "dynamic" || m.rope_scaling == "longrope" ||
+             m.rope_scaling == "yarn",
+         "rotary angles that are stretched but as Llama-3's");
+    if (m.rope_scaling == "llama3") flag("--use-rope-scaling");
+    none(m.local.has_value(), "layers that see near keys alone");
+    none(!m.unrotated.empty(), "layers that do not rotate");
+    none(m.sinks || m.attention_scale > 0.0 || m.attention_softcap > 0.0, "scores with sinks, a scale or a cap");
+    none(m.parallel != ParallelBranches::none, "branches side by side");
+    none(m.branch_norms != BranchNorms::before, "norms behind branches");
+    none(!m.norm_weight || !m.norm_bias || m.embedding_norm, "norms without weights or biases, or of the embedding");
+    none(m.logit_softcap > 0.0 || m.embedding_scale != 1.0 || m.residual_scale != 1.0 || m.logit_scale != 1.0,
+         "scales and caps outside attention");
+    none(m.qkv_clip > 0.0 || m.gate_limit > 0.0, "clipped values");
+    none(m.position_offset > 0, "a table of positions with rows ahead of the first");
+  }
+
   void model() {
     flag("--num-layers", model_.layers);
     flag("--hidden-size", model_.hidden);
@@ -207,6 +241,8 @@ class Exporter {
         flag("--position-embedding-type", "rope");
         flag("--rotary-base", static_cast<std::uint64_t>(model_.rope_theta));
         break;
+      case PositionEncoding::none: flag("--position-embedding-type", "none"); break;
+      case PositionEncoding::alibi: refuse("model", "layers", "the export has no flags for ALiBi", {}); break;
     }
     switch (model_.norm) {
       case Norm::layer_norm: flag("--normalization", "LayerNorm"); break;
@@ -216,11 +252,13 @@ class Exporter {
     switch (model_.activation) {
       case Activation::gelu: break;
       case Activation::swiglu: flag("--swiglu"); break;
+      case Activation::squared_relu: flag("--squared-relu"); break;
       case Activation::geglu:
       case Activation::relu:
-      case Activation::squared_relu: break;  // such models are not priced yet
+        refuse("model", "layers", "the export has no flags for activations but gelu, swiglu and squared relu", {});
+        break;
     }
-    if (!model_.biases.in_layers()) flag("--disable-bias-linear");
+    layer_kinds();
     if (!model_.tied_embeddings) flag("--untie-embeddings-and-output-weights");
     flag("--vocab-size", model_.vocabulary);
     flag("--make-vocab-size-divisible-by", 1);  // times the tensor size, as here

@@ -30,6 +30,7 @@ struct LaunchFlag {
 ///   export.placement   ranks on devices of one's own choice
 ///   export.algorithm   an override of the collective algorithm
 ///   export.precision   fp64
+///   export.layers      kinds of layers that have no flag, or that this does not know
 ///   export.optimizer   SGD with decoupled weight decay; ZeRO-1 with SGD
 [[nodiscard]] std::optional<std::vector<LaunchFlag>> megatron_flags(const PlannedRun&, Diagnostics&);
 

@@ -31,7 +31,10 @@ Config::Config(const json& object, const Family& family, const Origin& origin, D
 
 Config::~Config() = default;
 
-bool Config::knows(const char* key) const { return values_->absent.contains(key); }
+bool Config::knows(const char* key) const {
+  const Key* row = find_key(family_.tables, key);
+  return row != nullptr && row->use == Use::read;
+}
 
 const json* Config::find(const char* key) const {
   ORRERY_ASSERT(values_->absent.contains(key), key, family_.type);

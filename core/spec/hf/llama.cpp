@@ -87,6 +87,18 @@ constexpr std::array internlm_keys{
     no_effect("attention_bias"), no_effect("mlp_bias"),
 };
 
+constexpr std::array internlm3_keys{
+    read("vocab_size", "128512", "vocabulary"),
+    read("intermediate_size", "10240", "ffn"),
+    read("num_hidden_layers", "48", "layers"),
+    read("num_key_value_heads", "2", "kv_heads"),
+    read("head_dim", "128", "head_dim"),
+    read("max_position_embeddings", "32768", "max_positions"),
+    read("rms_norm_eps", "1e-5", "norm_epsilon"),
+    same_as("attention_bias", "qkv_bias"),
+    same_as("mlp_bias", "bias"),
+};
+
 constexpr std::array ernie_keys{
     read("vocab_size", "103424", "vocabulary"),
     read("hidden_size", "1024", "hidden"),
@@ -431,7 +443,7 @@ std::vector<Family> llama_families() {
       like_llama("seed_oss", {"SeedOssForCausalLM"}, {seed_oss_keys}, seed_oss),
       like_llama("internlm", {"InternLMForCausalLM"}, {internlm_keys}, internlm),
       like_llama("internlm2", {"InternLM2ForCausalLM"}, {internlm_keys}, internlm),
-      like_llama("internlm3", {"InternLM3ForCausalLM"}, {internlm_keys}, internlm3),
+      like_llama("internlm3", {"InternLM3ForCausalLM"}, {internlm3_keys, internlm_keys}, internlm3),
       like_llama("ernie4_5", {"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, {ernie_keys}, ernie),
       like_llama("hunyuan_v1_dense", {"HunYuanDenseV1ForCausalLM"}, {hunyuan_keys}, hunyuan),
       like_llama("smollm3", {"SmolLM3ForCausalLM"}, {smollm3_keys}, smollm3),

@@ -426,12 +426,12 @@ TEST_CASE("mistakes in a file are all shown, with line and column", "[error]") {
             "    7 | sequenc = 128\n      | ^\n  Did you mean sequence?\n");
 }
 
-TEST_CASE("cli.rope-scaling: run refuses what its kernels do not do", "[error]") {
+TEST_CASE("model.priced: run refuses what its kernels do not do", "[error]") {
   const std::string plan = std::string(ORRERY_SOURCE_DIR) + "/tests/error/cli/given/scaled.toml";
-  CHECK(refused("run " + plan) ==
-        "error: scaled scales its rotary angles (llama3), and no kernel here can do that [cli.rope-scaling]\n"
-        "  estimate and simulate remain right, since scaling costs nothing. To train with plain angles, leave "
-        "rope_scaling out.\n");
+  CHECK(
+      refused("run " + plan)
+          .find("error: scaled is priced, but not run: kernels do not have rotary angles stretched to longer sequences "
+                "(llama3) [model.priced]\n") != std::string::npos);
   const Ran estimate = run(ORRERY_PROGRAM, "estimate --cluster local-cpu " + plan);
   CHECK(estimate.status == 0);
   CHECK(estimate.out.find("scaled rotary angles (llama3) cost what plain ones do") != std::string::npos);

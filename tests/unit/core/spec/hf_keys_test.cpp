@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
 
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "core/spec/hf_config.hpp"
@@ -51,6 +53,19 @@ std::vector<hf::Key> rows(const hf::Family& f) {
 }
 
 }  // namespace
+
+TEST_CASE("every type that is read stands in docs/model-file.md", "[unit][hf]") {
+  std::ifstream file(std::filesystem::path(ORRERY_SOURCE_DIR) / "docs/model-file.md");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  for (const hf::Family& f : hf::families()) {
+    CAPTURE(f.type);
+    const std::string type(f.type);
+    const bool listed = text.find("| " + type + ",") != std::string::npos ||
+                        text.find(", " + type + ",") != std::string::npos ||
+                        text.find(", " + type + " |") != std::string::npos;
+    CHECK(listed);
+  }
+}
 
 TEST_CASE("a key without effect leaves the model as it is, and is not listed", "[unit][hf]") {
   for (const hf::Family& f : hf::families()) {
