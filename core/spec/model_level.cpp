@@ -39,8 +39,8 @@ std::vector<std::string> unpriced(const ModelSpec& m) {
 std::vector<std::string> unexecuted(const ModelSpec& m) {
   std::vector<std::string> lacks;
   if (!unpriced(m).empty()) return lacks;
-  if (!m.rope_scaling.empty()) {
-    lacks.push_back("rotary angles stretched to longer sequences (" + m.rope_scaling + ")");
+  if (!m.rope_scaling.empty() && m.rope_stretch.factor == 0.0) {
+    lacks.push_back("rotary angles stretched by numbers that are not given (" + m.rope_scaling + ")");
   }
   if (m.gate_limit > 0.0) lacks.emplace_back("gates that are clipped");
   return lacks;

@@ -114,15 +114,15 @@ Matrix norm_backward(Norm norm, double epsilon, const Matrix& dy, const Matrix& 
 
 namespace {
 
-/// Rotates `count` features from column `first` of row p by its angles.
-void rotate_row(double theta, Matrix& x, std::uint64_t p, std::uint64_t first, std::uint64_t count, double direction) {
-  for (std::uint64_t i = 0; i < count / 2; ++i) {
-    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(count);
-    const double angle = direction * static_cast<double>(p) * std::pow(theta, exponent);
+/// Rotates features of row p from column `first` on by its angles.
+void rotate_row(const RotaryAngles& by, Matrix& x, std::uint64_t p, std::uint64_t first, double direction) {
+  const std::uint64_t half = by.frequencies.size();
+  for (std::uint64_t i = 0; i < half; ++i) {
+    const double angle = direction * static_cast<double>(p) * by.frequencies[i];
     const double a = x(p, first + i);
-    const double b = x(p, first + i + count / 2);
-    x(p, first + i) = a * std::cos(angle) - b * std::sin(angle);
-    x(p, first + i + count / 2) = a * std::sin(angle) + b * std::cos(angle);
+    const double b = x(p, first + i + half);
+    x(p, first + i) = by.length * (a * std::cos(angle) - b * std::sin(angle));
+    x(p, first + i + half) = by.length * (a * std::sin(angle) + b * std::cos(angle));
   }
 }
 
@@ -142,12 +142,11 @@ std::vector<std::vector<std::uint64_t>> normed_columns(const ModelSpec& m, bool 
 
 void rotate(const ModelSpec& m, std::uint64_t layer, Matrix& qkv, double direction) {
   const std::uint64_t shared = m.heads / m.kv_heads;
-  const std::uint64_t turning = m.rotary_dim > 0 ? m.rotary_dim : m.head_dim;
-  const double theta = is_local(m, layer) && m.local->rope_theta > 0.0 ? m.local->rope_theta : m.rope_theta;
+  const RotaryAngles by = rotary_angles(m, layer, qkv.rows);
   for (std::uint64_t p = 0; p < qkv.rows; ++p) {
     for (std::uint64_t group = 0; group < m.kv_heads; ++group) {
       for (std::uint64_t member = 0; member <= shared; ++member) {  // the group's queries and its key
-        rotate_row(theta, qkv, p, (group * (shared + 2) + member) * m.head_dim, turning, direction);
+        rotate_row(by, qkv, p, (group * (shared + 2) + member) * m.head_dim, direction);
       }
     }
   }
@@ -204,6 +203,7 @@ Matrix query_key_norm_backward(const ModelSpec& m, const Matrix& dy, const Matri
 Matrix latent_heads(const ModelSpec& m, const Matrix& queries, const Matrix& pairs, const Matrix& key) {
   const std::uint64_t n = m.head_dim, r = m.latent->rope_dim, v = m.latent->value_dim;
   const std::uint64_t width = 2 * (n + r) + v;
+  const RotaryAngles by = rotary_angles(m, 0, queries.rows);
   Matrix qkv(queries.rows, m.heads * width);
   for (std::uint64_t p = 0; p < qkv.rows; ++p) {
     for (std::uint64_t head = 0; head < m.heads; ++head) {
@@ -212,8 +212,8 @@ Matrix latent_heads(const ModelSpec& m, const Matrix& queries, const Matrix& pai
       for (std::uint64_t f = 0; f < n; ++f) qkv(p, at + n + r + f) = pairs(p, head * (n + v) + f);
       for (std::uint64_t f = 0; f < r; ++f) qkv(p, at + 2 * n + r + f) = key(p, f);
       for (std::uint64_t f = 0; f < v; ++f) qkv(p, at + 2 * (n + r) + f) = pairs(p, head * (n + v) + n + f);
-      rotate_row(m.rope_theta, qkv, p, at + n, r, 1.0);
-      rotate_row(m.rope_theta, qkv, p, at + 2 * n + r, r, 1.0);
+      rotate_row(by, qkv, p, at + n, 1.0);
+      rotate_row(by, qkv, p, at + 2 * n + r, 1.0);
     }
   }
   return qkv;
@@ -222,13 +222,14 @@ Matrix latent_heads(const ModelSpec& m, const Matrix& queries, const Matrix& pai
 LatentHeads latent_heads_backward(const ModelSpec& m, const Matrix& dqkv) {
   const std::uint64_t n = m.head_dim, r = m.latent->rope_dim, v = m.latent->value_dim;
   const std::uint64_t width = 2 * (n + r) + v;
+  const RotaryAngles by = rotary_angles(m, 0, dqkv.rows);
   Matrix turned = dqkv;
   LatentHeads d{Matrix(dqkv.rows, m.heads * (n + r)), Matrix(dqkv.rows, m.heads * (n + v)), Matrix(dqkv.rows, r)};
   for (std::uint64_t p = 0; p < dqkv.rows; ++p) {
     for (std::uint64_t head = 0; head < m.heads; ++head) {
       const std::uint64_t at = head * width;
-      rotate_row(m.rope_theta, turned, p, at + n, r, -1.0);
-      rotate_row(m.rope_theta, turned, p, at + 2 * n + r, r, -1.0);
+      rotate_row(by, turned, p, at + n, -1.0);
+      rotate_row(by, turned, p, at + 2 * n + r, -1.0);
       for (std::uint64_t f = 0; f < n + r; ++f) d.queries(p, head * (n + r) + f) = turned(p, at + f);
       for (std::uint64_t f = 0; f < n; ++f) d.pairs(p, head * (n + v) + f) = turned(p, at + n + r + f);
       for (std::uint64_t f = 0; f < r; ++f) d.key(p, f) += turned(p, at + 2 * n + r + f);

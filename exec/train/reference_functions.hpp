@@ -30,7 +30,7 @@ struct DropoutKey {
                                    Matrix& dgamma, Matrix* dbeta);
 
 /// Rotates queries and keys of every head of a layer in place, the first rotary_dim features of each; `direction` -1
-/// turns back, which is also the derivative.
+/// turns the other way, which is the derivative.
 void rotate(const ModelSpec&, std::uint64_t layer, Matrix& qkv, double direction);
 
 /// RMS norms of queries and keys in packed qkv, by ModelSpec::query_key_norm. Weights are null where it has none.

@@ -12,11 +12,19 @@ void rotate_in_part(ModelSpec& m) {
   if (m.head_dim >= 4) m.rotary_dim = m.head_dim / 2;
 }
 
+void stretch(ModelSpec& m, const char* kind, const RopeStretch& by) {
+  rotary(m);
+  m.rope_theta = 20.0;  // pairs turn at different speeds within a few positions
+  m.rope_scaling = kind;
+  m.rope_stretch = by;
+}
+
 constexpr LayerKindCase singles[] = {
-    {"norms of each head", [](ModelSpec& m) { rms(m), m.query_key_norm = QueryKeyNorm::head; }, false},
+    {"norms of each head", [](ModelSpec& m) { rms(m), m.query_key_norm = QueryKeyNorm::head; }, false, false, true},
     {"norms of all heads", [](ModelSpec& m) { rms(m), m.query_key_norm = QueryKeyNorm::whole; }, false},
     {"norms of heads without weights",
-     [](ModelSpec& m) { rms(m), rotary(m), m.query_key_norm = QueryKeyNorm::unweighted; }, false},
+     [](ModelSpec& m) { rms(m), rotary(m), m.query_key_norm = QueryKeyNorm::unweighted; }, false, false,
+     true},
     {"geglu", [](ModelSpec& m) { m.activation = Activation::geglu; }},
     {"relu", [](ModelSpec& m) { m.activation = Activation::relu; }, true, false, true},
     {"squared relu", [](ModelSpec& m) { m.activation = Activation::squared_relu; }},
@@ -48,6 +56,21 @@ constexpr LayerKindCase singles[] = {
     {"norms behind branches", [](ModelSpec& m) { m.branch_norms = BranchNorms::after; }},
     {"norms around branches", [](ModelSpec& m) { m.branch_norms = BranchNorms::both; }},
     {"heads that rotate in part", rotate_in_part},
+    {"angles stretched evenly", [](ModelSpec& m) { stretch(m, "linear", {.factor = 2.5}); }},
+    {"angles stretched beyond the trained length",
+     [](ModelSpec& m) { stretch(m, "dynamic", {.factor = 2.0, .original = 3}); }},
+    {"angles stretched by wavelength",
+     [](ModelSpec& m) { stretch(m, "llama3", {.factor = 8.0, .original = 9, .slow = 0.2, .fast = 1.1}); }},
+    {"angles stretched as YaRN does",
+     [](ModelSpec& m) { stretch(m, "yarn", {.factor = 8.0, .original = 9, .slow = 0.2, .fast = 1.1}); }},
+    {"angles stretched by a factor for each pair",
+     [](ModelSpec& m) {
+       stretch(m, "longrope", {.factor = 4.0, .original = 6});
+       m.rope_stretch.short_factors = {1.1, 1.7};
+       m.rope_stretch.long_factors = {2.0, 5.0};
+       m.rope_stretch.short_factors.resize(m.head_dim / 2, 1.5);
+       m.rope_stretch.long_factors.resize(m.head_dim / 2, 3.0);
+     }},
     {"no positions", [](ModelSpec& m) { m.positions = PositionEncoding::none; }},
     {"a norm behind the embedding", [](ModelSpec& m) { m.embedding_norm = true; }},
     {"a scaled embedding", [](ModelSpec& m) { m.embedding_scale = 3.5; }},
@@ -64,7 +87,7 @@ constexpr LayerKindCase singles[] = {
 };
 
 constexpr LayerKindCase families[] = {
-    {"Qwen3", [](ModelSpec& m) { rms(m), rotary(m), m.biases = {}, m.query_key_norm = QueryKeyNorm::head; }, false},
+    {"Qwen3", [](ModelSpec& m) { rms(m), rotary(m), m.biases = {}, m.query_key_norm = QueryKeyNorm::head; }, false, false, true},
     {"Gemma-2",
      [](ModelSpec& m) {
        rms(m), rotary(m), m.biases = {}, m.activation = Activation::geglu, m.branch_norms = BranchNorms::both;

@@ -12,7 +12,8 @@ struct LayerKindCase {
   void (*apply)(ModelSpec&);
   bool grid = true;      ///< a grid cuts it
   bool mixture = false;  ///< needs layers of experts
-  bool kinks = false;    ///< gradients jump, so rounding to fewer digits may change them by much
+  bool exact = false;    ///< rounding to fewer digits may change gradients by much: where they jump, and where norms of
+                         ///< two features leave little of them
 };
 
 /// One thing at a time.

@@ -30,7 +30,7 @@ void check_kinds(std::span<const LayerKindCase> kinds, int least, std::uint64_t 
       RandomRunLimits limits;
       limits.mixture = kind.mixture;
       if (kind.mixture) limits.expert = seed % 2 + 1;
-      if (kind.kinks) limits.precision = Precision::fp64;
+      if (kind.exact) limits.precision = Precision::fp64;
       if (!kind.grid) limits.tensor = TensorAlgorithm::one_d;
       PlannedRun run = random_run(seed, limits);
       if (!kind.mixture) run.model.mixture.reset();
