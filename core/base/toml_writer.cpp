@@ -52,6 +52,10 @@ TomlWriter& TomlWriter::wholes(std::string_view key, const std::vector<std::uint
   return raw(key, fmt::format("[{}]", fmt::join(values, ", ")));
 }
 
+TomlWriter& TomlWriter::numbers(std::string_view key, const std::vector<double>& values) {
+  return raw(key, fmt::format("[{}]", fmt::join(values, ", ")));
+}
+
 TomlWriter& TomlWriter::texts(std::string_view key, const std::vector<std::string>& values) {
   std::string list;
   for (const std::string& v : values) list += (list.empty() ? "" : ", ") + toml_quoted(v);

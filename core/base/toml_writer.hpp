@@ -19,6 +19,7 @@ class TomlWriter {
   TomlWriter& number(std::string_view key, double value);
   TomlWriter& flag(std::string_view key, bool value);
   TomlWriter& wholes(std::string_view key, const std::vector<std::uint32_t>& values);
+  TomlWriter& numbers(std::string_view key, const std::vector<double>& values);
   TomlWriter& texts(std::string_view key, const std::vector<std::string>& values);
   /// A value in TOML's own form: an inline table, for example.
   TomlWriter& raw(std::string_view key, std::string_view value);

@@ -106,6 +106,21 @@ void check_widths(const Grid& g) {
   }
 }
 
+/// What layers have that a grid does not cut.
+void check_layers(const Grid& g) {
+  const ModelSpec& m = g.model;
+  const auto refuse = [&](bool has, const char* what) {
+    if (!has) return;
+    g.error("plan.tensor", "grid-layers",
+            fmt::format("{} tensor parallelism does not have {}", name_of(g.plan.tensor), what),
+            {"Set tensor to \"1d\"."});
+  };
+  refuse(m.parallel != ParallelBranches::none, "attention and feed-forward layers side by side");
+  refuse(m.query_key_norm != QueryKeyNorm::none, "norms of queries and keys");
+  refuse(m.mixture && m.mixture->expert_bias, "biases of experts");
+  refuse(m.mixture && m.mixture->shared_gate, "a gate of the shared experts");
+}
+
 }  // namespace
 
 void check_grid(const Plan& plan, const ModelSpec& model, Diagnostics& out) {
@@ -117,6 +132,7 @@ void check_grid(const Plan& plan, const ModelSpec& model, Diagnostics& out) {
   if (plan.tensor == TensorAlgorithm::one_d) return check_none(g);
   if (!check_sides(g)) return;
   check_widths(g);
+  check_layers(g);
   if (plan.tensor == TensorAlgorithm::three_d) check_cube(g);
   if (plan.sequence_parallel) {
     g.error("plan.sequence_parallel", "grid-sequence-parallel",

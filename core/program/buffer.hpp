@@ -33,6 +33,7 @@ struct ParameterSegment {
   bool decay = false;       ///< weight decay applies (matrices, not norms or biases)
   bool replicated = false;  ///< every rank of the tensor axis holds the same values
   bool counted = true;      ///< false for a second copy (tied head): left out of the global norm
+  bool summed = false;      ///< each rank of the tensor axis has a part of its gradient, however positions are cut
   friend bool operator==(const ParameterSegment&, const ParameterSegment&) = default;
 };
 

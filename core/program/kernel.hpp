@@ -25,7 +25,7 @@ enum class KernelKind : std::uint8_t {
   // Embedding: rows = T, columns = hidden, depth = local vocabulary.
   embed_forward,  ///< rows of other vocabulary shards give 0
   embed_backward,
-  position_forward,  ///< x += table[position]
+  position_forward,  ///< x += table[depth + position]
   position_backward,
   segment_forward,  ///< x += table[segment]; depth = segments of the table
   segment_backward,
@@ -48,6 +48,17 @@ enum class KernelKind : std::uint8_t {
   norm_squares,        ///< of (x - mean)^2
   norm_gradient_sums,  ///< per row {of g, of g z} or {of g z}; g = dy gamma
 
+  // RMS norms of queries and of keys in packed qkv (below); values are copied.  depth features of a row's queries have
+  // one root mean square: head_dim, those of each head, or those of all heads of all ranks, and so many times
+  // kv_heads / heads of its keys.  Weights are as wide as a head, or as the local heads.  stats: 1/rms, of each head
+  // (queries' first), or {of queries, of keys}.  With `cut` other ranks have heads of the same row: their sums over
+  // local heads, {of queries, of keys}, are added up and are operands.
+  query_key_norm_forward,
+  query_key_norm_backward_input,
+  query_key_norm_backward_weight,
+  query_key_squares,
+  query_key_gradient_sums,
+
   // C[rows, columns] (=, +=) op(A)[rows, depth] op(B)[depth, columns] (+ bias[columns])
   gemm,
   bias_forward,   ///< rows, columns: x += bias on every row
@@ -55,7 +66,8 @@ enum class KernelKind : std::uint8_t {
 
   // Attention on packed qkv[T, kv_heads, heads/kv_heads + 2, head_dim]: queries of
   // the group, then its key, then its value.  batch sequences of rows/batch tokens.
-  // Rope rotates features (i, i + head_dim/2) by position * theta^(-2 i / head_dim).
+  // Rope rotates the first r = depth features (0: all head_dim), (i, i + r/2) by position * theta^(-2 i / r), or as the
+  // Program's table `rotation` says.
   // With value_dim, values and contexts are that wide instead of head_dim.
   // The score of a query and a key is cap(scale q k) + slope (key - query): scale is the
   // kernel's, 0: 1 / sqrt(head_dim); cap(x) = softcap tanh(x / softcap), with softcap 0: x;
@@ -119,6 +131,14 @@ enum class KernelKind : std::uint8_t {
   gelu_backward,   ///< d *= gelu'(pre)
   swiglu_forward,  ///< silu(gate) * up of pre[T, 2, f]
   swiglu_backward,
+  geglu_forward,  ///< gelu(gate) * up, as above
+  geglu_backward,
+  relu_forward,
+  relu_backward,
+  squared_relu_forward,  ///< relu(x)^2
+  squared_relu_backward,
+  clip_forward,  ///< cut to -parameter .. parameter
+  clip_backward,
 
   // Mixtures (docs/formulas.md): rows = T, columns = experts or features, batch = experts per token.  A rank sends
   // `depth` rows, an equal part to each of the ranks that share the experts: `slots` say which choice of which token
@@ -139,19 +159,24 @@ enum class KernelKind : std::uint8_t {
   combine_backward,
   /// As gemm with a factor B, or a sum C (transpose_a), for each of `batch` local experts; `experts` say which one a
   /// row of A (transpose_a: of A and B) meets, -1: none, its row of C is 0.  parameter: rows that meet one, mean over
-  /// ranks and layers.
+  /// ranks and layers.  bias: scale times the expert's is added to its rows.
   expert_gemm,
+  expert_bias_backward,  ///< column sums of each of `batch` local experts' rows, times scale
+  gate_forward,          ///< y = sigmoid(gate of the row) x
+  gate_backward,
 
-  // Residual: y = residual + dropout(x + bias).
+  // Residual: y = residual + scale dropout(x + bias).
   residual_forward,
   dropout_forward,
-  dropout_backward,  ///< dy and dx may be the same view
+  dropout_backward,  ///< dx = scale times what was kept; dy and dx may be the same view
+  multiply,          ///< y = scale x; they may be the same view
 
   // Cross-entropy over a vocabulary split over the tensor axis: rows = T, columns = local vocabulary.
+  scale_logits,  ///< in place: softcap tanh(scale x / softcap), or scale x
   cross_entropy_max,
   cross_entropy_sum,
   cross_entropy_loss,      ///< adds the sum over valid tokens
-  cross_entropy_backward,  ///< in place; parameter: weight of this loss, 0: 1
+  cross_entropy_backward,  ///< in place, and back through scale and softcap; parameter: weight of this loss, 0: 1
   mean_loss,               ///< loss /= count
   add_losses,              ///< rows of them: loss += parameter * their sum
 
@@ -192,14 +217,16 @@ struct KernelOptions {
   bool decay : 1 = false;        ///< optimizer: apply weight decay
   bool transpose_a : 1 = false;  ///< gemm
   bool transpose_b : 1 = false;
-  bool causal : 1 = false;    ///< attention
-  bool chunked : 1 = false;   ///< attention: the window is the length of chunks
-  bool alibi : 1 = false;     ///< attention: scores fall with distance
-  bool sinks : 1 = false;     ///< attention forward: each head has a logit beside those of the keys
-  bool cut : 1 = false;       ///< norms: the columns are a part of the row
-  bool centered : 1 = false;  ///< sums of a norm: the mean is taken off
-  bool loads : 1 = false;     ///< learned routing with a load-balancing loss
-  bool residual : 1 = false;  ///< dx = residual + ... (norm backward: instead of dx += ...)
+  bool causal : 1 = false;      ///< attention
+  bool chunked : 1 = false;     ///< attention: the window is the length of chunks
+  bool alibi : 1 = false;       ///< attention: scores fall with distance
+  bool sinks : 1 = false;       ///< attention forward: each head has a logit beside those of the keys
+  bool cut : 1 = false;         ///< norms: the columns are a part of the row
+  bool centered : 1 = false;    ///< sums of a norm: the mean is taken off
+  bool loads : 1 = false;       ///< learned routing with a load-balancing loss
+  bool residual : 1 = false;    ///< dx = residual + ... (norm backward: instead of dx += ...)
+  bool unbiased : 1 = false;    ///< layer norm without beta
+  bool unweighted : 1 = false;  ///< norms without gamma and beta
   friend bool operator==(const KernelOptions&, const KernelOptions&) = default;
 };
 
@@ -217,11 +244,12 @@ struct Kernel {
   std::uint32_t value_dim = 0;  ///< of a value and a context, where it differs
   std::uint32_t ring = 0;       ///< attention on brought keys: members of an inner ring; 0: one ring
   std::uint64_t window = 0;     ///< attention: positions that a query looks back, its own among them; 0: all
+  std::uint32_t rotation = 0;   ///< rope: a table of Program::rotations, counted from 1; 0: angles by theta
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;
   std::uint64_t depth = 0;
-  double scale = 0.0;      ///< attention: of scores; 0: 1 / sqrt(head_dim)
-  double softcap = 0.0;    ///< attention: largest |score|; 0: none
+  double scale = 0.0;      ///< attention: of scores, 0: 1 / sqrt(head_dim); of a branch, a copy, logits, 0: 1
+  double softcap = 0.0;    ///< bound of scores or logits; 0: none
   double parameter = 0.0;  ///< dropout rate, norm epsilon, rope theta, norm weight, clip norm, share
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };

@@ -32,7 +32,9 @@ enum class When : std::uint8_t {
   no_residual,
   sinks,
   dropout_or_alibi,
-  depth  ///< where it is not 0
+  weighted,  ///< norms: not unweighted
+  biased,    ///< norms: neither unbiased nor unweighted
+  depth      ///< where it is not 0
 };
 [[nodiscard]] bool holds(When, const Kernel&);
 

@@ -24,6 +24,7 @@ inline double statistics(const Kernel& k) { return (k.options.centered ? 2 : 1) 
 // Mixtures.
 inline double choices(const Kernel& k) { return rows(k) * batch(k); }
 inline double expert_factor(const Kernel& k) { return depth_columns(k) * (k.options.transpose_a ? 1.0 : batch(k)); }
+inline double batch_columns(const Kernel& k) { return batch(k) * columns(k); }
 inline double expert_rows(const Kernel& k) { return k.options.transpose_a ? depth(k) : rows(k); }
 inline double expert_results(const Kernel& k) { return all(k) * (k.options.transpose_a ? batch(k) : 1.0); }
 
@@ -44,6 +45,14 @@ inline double brought(const Kernel& k) { return depth(k) * key_value(k); }
 inline double brought_values(const Kernel& k) { return brought(k) - brought_keys(k); }
 inline double scores(const Kernel& k) { return k.batch == 0 ? 0.0 : rows(k) / k.batch * rows(k) * k.heads; }
 inline double brought_scores(const Kernel& k) { return k.batch == 0 ? 0.0 : rows(k) / k.batch * depth(k) * k.heads; }
+
+// Norms of queries and keys.
+inline bool norms_each_head(const Kernel& k) { return k.depth == k.head_dim; }
+inline double query_weights(const Kernel& k) { return k.head_dim * (norms_each_head(k) ? 1.0 : k.heads); }
+inline double key_weights(const Kernel& k) { return k.head_dim * (norms_each_head(k) ? 1.0 : k.kv_heads); }
+inline double query_key_statistics(const Kernel& k) {
+  return rows(k) * (norms_each_head(k) ? k.heads + k.kv_heads : 2.0);
+}
 
 // Optimizer.
 inline double norm_pairs(const Kernel& k) { return 2 * depth(k); }

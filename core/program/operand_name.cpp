@@ -9,7 +9,8 @@ namespace {
 /// In the order of the enumerators.
 constexpr std::string_view in_one_line =
     "tokens,targets,segments,patches,count,parameters,loss_scale,x,dx,y,dy,table,dtable,token,dtoken,bias,"
-    "dbias,gamma,dgamma,beta,dbeta,stats,sums,squares,gradient sums,residual,mask,A,B,C,qkv,dqkv,context,"
+    "dbias,gamma,dgamma,beta,dbeta,stats,sums,squares,gradient sums,query gamma,dquery gamma,"
+    "key gamma,dkey gamma,residual,mask,A,B,C,qkv,dqkv,context,"
     "dcontext,probabilities,dropped,lse,sinks,dsinks,dq,dq accumulator,queries,dqueries,pairs,dpairs,key,dkey,kv,"
     "dkv,part,part lse,keys,values,scores,dscores,weights,dweights,sum,pre,dpre,d,choice,slots,experts,loads,logits,"
     "dlogits,gates,dgates,rows,drows,max,target_logit,loss,losses,gradient,norm,norms,factor,steps,weight,"

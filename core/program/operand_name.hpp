@@ -33,6 +33,10 @@ enum class OperandName : std::uint8_t {
   sums,
   squares,
   gradient_sums,
+  query_gamma,
+  dquery_gamma,
+  key_gamma,
+  dkey_gamma,
   residual,
   mask,
   // Products and attention.

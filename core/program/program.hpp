@@ -64,6 +64,14 @@ struct RankClass {
   friend bool operator==(const RankClass&, const RankClass&) = default;
 };
 
+/// Angles of rotary positions that theta alone does not give: how a model stretches them to longer sequences.  Feature
+/// pair i turns by position * frequencies[i], and its length is multiplied by `scale`.
+struct Rotation {
+  double scale = 1.0;
+  std::vector<double> frequencies;
+  friend bool operator==(const Rotation&, const Rotation&) = default;
+};
+
 /// For every rank an ordered list of compute, communication and memory
 /// operations, without times.
 ///
@@ -75,6 +83,7 @@ struct Program {
   std::uint32_t layers = 0;
   std::uint32_t microbatches = 1;
   std::vector<ParameterTable> parameter_tables;
+  std::vector<Rotation> rotations;
   std::vector<Buffer> buffers;
   std::vector<Group> groups;
   std::vector<Block> blocks;

@@ -132,9 +132,20 @@ void Reader::segment(Line& line) {
   s.count = end - s.offset;
   s.decay = line.take("decay");
   s.replicated = line.take("replicated");
+  s.summed = line.take("summed");
   s.counted = !line.take("uncounted");
   line.expect_end();
   program_.parameter_tables.back().segments.push_back(s);
+}
+
+void Reader::rotation(Line& line) {
+  Rotation& r = program_.rotations.emplace_back();
+  r.scale = line.real("a scale");
+  line.expect("[");
+  do r.frequencies.push_back(line.real("a frequency"));
+  while (line.take(","));
+  line.expect("]");
+  line.expect_end();
 }
 
 void Reader::buffer(Line& line) {
@@ -203,6 +214,7 @@ void Reader::line(Line& line) {
   if (line.take("table")) return table(line);
   if (line.take("slice")) return slice(line);
   if (line.take("segment")) return segment(line);
+  if (line.take("rotation")) return rotation(line);
   if (line.take("buffer")) return buffer(line);
   if (line.take("block")) return block(line);
   if (line.take("class")) return rank_class(line);
@@ -224,8 +236,8 @@ void Reader::line(Line& line) {
   } else {
     line.fail(
         "program.syntax", fmt::format("a line cannot begin with {}", shown(first)),
-        {"Lines begin with mesh, layers, microbatches, classes, table, slice, segment, buffer, group, block, kernel, "
-         "the number of an op, class, setup, step or run."});
+        {"Lines begin with mesh, layers, microbatches, classes, table, slice, segment, rotation, buffer, group, block, "
+         "kernel, the number of an op, class, setup, step or run."});
   }
   line.expect_end();
 }

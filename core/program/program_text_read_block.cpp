@@ -35,6 +35,8 @@ Kernel Reader::kernel(Line& line) const {
       k.value_dim = u32(line, "value_dim");
     } else if (field("ring")) {
       k.ring = u32(line, "ring");
+    } else if (field("rotation")) {
+      k.rotation = u32(line, "rotation");
     } else if (field("window")) {
       k.window = line.number("window");
     } else if (field("scale")) {
@@ -79,6 +81,10 @@ Kernel Reader::kernel(Line& line) const {
       k.options.loads = true;
     } else if (option("residual")) {
       k.options.residual = true;
+    } else if (option("unbiased")) {
+      k.options.unbiased = true;
+    } else if (option("unweighted")) {
+      k.options.unweighted = true;
     } else {
       line.fail_at(token, "program.syntax",
                    fmt::format("{} is neither a shape nor an option of a kernel", shown(token)));

@@ -78,6 +78,7 @@ class Reader {
   void table(Line& line);
   void slice(Line& line);
   void segment(Line& line);
+  void rotation(Line& line);
   void buffer(Line& line);
   void block(Line& line);
   void op(Line& line);

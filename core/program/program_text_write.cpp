@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -117,6 +118,7 @@ std::string kernel_text(const Kernel& k) {
   number("head_dim", k.head_dim);
   number("value_dim", k.value_dim);
   number("ring", k.ring);
+  number("rotation", k.rotation);
   number("window", k.window);
   number("scale", k.scale);
   number("softcap", k.softcap);
@@ -142,6 +144,8 @@ std::string kernel_text(const Kernel& k) {
   option("centered", k.options.centered);
   option("loads", k.options.loads);
   option("residual", k.options.residual);
+  option("unbiased", k.options.unbiased);
+  option("unweighted", k.options.unweighted);
   return out;
 }
 
@@ -233,8 +237,8 @@ void Writer::table(Out out, const ParameterTable& table) const {
     fmt::format_to(out, " shard {}\n", shard_text(s.shard));
   }
   for (const ParameterSegment& s : table.segments) {
-    fmt::format_to(out, "  segment {}:{}{}{}{}\n", s.offset, s.offset + s.count, s.decay ? " decay" : "",
-                   s.replicated ? " replicated" : "", s.counted ? "" : " uncounted");
+    fmt::format_to(out, "  segment {}:{}{}{}{}{}\n", s.offset, s.offset + s.count, s.decay ? " decay" : "",
+                   s.replicated ? " replicated" : "", s.summed ? " summed" : "", s.counted ? "" : " uncounted");
   }
 }
 
@@ -293,6 +297,9 @@ std::string Writer::program() {
   fmt::format_to(out, "\nlayers {}\nmicrobatches {}\nclasses {}\n", program_.layers, program_.microbatches,
                  program_.class_axes.empty() ? "none" : axes_text(program_.class_axes, "*"));
   for (const ParameterTable& t : program_.parameter_tables) table(out, t);
+  for (const Rotation& r : program_.rotations) {
+    fmt::format_to(out, "rotation {} [{}]\n", r.scale, fmt::join(r.frequencies, ", "));
+  }
   for (const Buffer& b : program_.buffers) declaration(out, b);
   for (const Group& g : program_.groups) fmt::format_to(out, "group {}\n", group_text(g));
   for (const Block& b : program_.blocks) block(out, b);

@@ -37,7 +37,8 @@ std::string module_name(std::uint32_t module) {
 }  // namespace
 
 bool keeps_elements(KernelKind kind) {
-  return kind == KernelKind::dropout_backward || kind == KernelKind::swap_blocks || kind == KernelKind::convert;
+  return kind == KernelKind::dropout_backward || kind == KernelKind::multiply || kind == KernelKind::swap_blocks ||
+         kind == KernelKind::convert;
 }
 
 void Handovers::take(const OpRun& run, const Kernel& k) {

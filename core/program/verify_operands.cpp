@@ -121,6 +121,26 @@ class Operands {
                       k.site * view(i).count));
   }
 
+  /// A table of angles that there is, for as many pairs of features as the kernel turns.
+  void rotation(const Kernel& k, std::uint64_t features) {
+    if (features % 2 != 0 || features > k.head_dim) {
+      wrong(fmt::format("{} of a head's {} features cannot turn in pairs", features, k.head_dim));
+    }
+    if (k.rotation == 0) return;
+    if (k.rotation > p_.rotations.size()) {
+      wrong(fmt::format("there is no rotation {} among {}", k.rotation, p_.rotations.size()));
+    } else if (const std::size_t pairs = p_.rotations[k.rotation - 1].frequencies.size(); 2 * pairs != features) {
+      wrong(fmt::format("rotation {} has {} frequencies for {} features", k.rotation, pairs, features));
+    }
+  }
+
+  /// Norms of all heads take at least this rank's.
+  void normed_width(const Kernel& k) {
+    if (k.depth != k.head_dim && k.depth < std::uint64_t{k.heads} * k.head_dim) {
+      wrong(fmt::format("a norm over {} features is neither one of a head nor one of all {} heads", k.depth, k.heads));
+    }
+  }
+
   void kind_rules(const Kernel& k) {
     switch (k.kind) {
       case KernelKind::attention_scores_forward:
@@ -143,6 +163,11 @@ class Operands {
         if (k.columns == 0 || view(1).count % k.columns != 0)
           wrong("the table does not hold a whole number of positions");
         break;
+      case KernelKind::query_key_norm_forward:
+      case KernelKind::query_key_norm_backward_input:
+      case KernelKind::query_key_norm_backward_weight:
+      case KernelKind::query_key_squares:
+      case KernelKind::query_key_gradient_sums:
       case KernelKind::attention_unfused_forward:
       case KernelKind::attention_unfused_backward:
       case KernelKind::attention_flash_forward:
@@ -158,6 +183,13 @@ class Operands {
         if (k.batch == 0 || k.rows % k.batch != 0) wrong("rows are not a whole number of sequences");
         if (k.kv_heads == 0 || k.heads % k.kv_heads != 0) wrong("heads are not a multiple of kv_heads");
         local(k);
+        if (k.kind == KernelKind::rope_forward || k.kind == KernelKind::rope_backward) {
+          rotation(k, k.depth > 0 ? k.depth : k.head_dim);
+        }
+        if (k.kind == KernelKind::latent_heads_forward || k.kind == KernelKind::latent_heads_backward) {
+          rotation(k, k.columns);
+        }
+        if (row_of(k.kind).work == WorkKind::norm) normed_width(k);
         if (is_part(k) && k.batch != 0 && k.depth % k.batch != 0) wrong("keys are not a whole number of sequences");
         if (is_part(k) && k.ring != 0) inner_ring(k, k.kind == KernelKind::attention_part_forward ? 1 : 2);
         if (k.parameter > static_cast<double>(k.columns) && is_part(k)) {

@@ -28,6 +28,8 @@ constexpr Pair pairs[] = {{Kind::layer_norm_forward, Kind::layer_norm_backward_i
                           {Kind::layer_norm_forward, Kind::layer_norm_backward_weight},
                           {Kind::rms_norm_forward, Kind::rms_norm_backward_input},
                           {Kind::rms_norm_forward, Kind::rms_norm_backward_weight},
+                          {Kind::query_key_norm_forward, Kind::query_key_norm_backward_input},
+                          {Kind::query_key_norm_forward, Kind::query_key_norm_backward_weight},
                           {Kind::rope_forward, Kind::rope_backward},
                           {Kind::latent_heads_forward, Kind::latent_heads_backward},
                           {Kind::attention_unfused_forward, Kind::attention_unfused_backward},
@@ -40,8 +42,13 @@ constexpr Pair pairs[] = {{Kind::layer_norm_forward, Kind::layer_norm_backward_i
                           {Kind::gates_forward, Kind::gates_backward},
                           {Kind::dispatch_forward, Kind::dispatch_backward},
                           {Kind::combine_forward, Kind::combine_backward},
+                          {Kind::gate_forward, Kind::gate_backward},
                           {Kind::gelu_forward, Kind::gelu_backward},
                           {Kind::swiglu_forward, Kind::swiglu_backward},
+                          {Kind::geglu_forward, Kind::geglu_backward},
+                          {Kind::relu_forward, Kind::relu_backward},
+                          {Kind::squared_relu_forward, Kind::squared_relu_backward},
+                          {Kind::clip_forward, Kind::clip_backward},
                           {Kind::position_forward, Kind::position_backward},
                           {Kind::segment_forward, Kind::segment_backward},
                           {Kind::class_token_forward, Kind::class_token_backward},
@@ -112,6 +119,13 @@ class Pairs {
   };
 
   void wrong(const char* code, const std::string& what) { f_.add(code, fmt::format("{} (class {})", what, class_)); }
+
+  /// A norm without weights needs no gradient of them.
+  static void count_weightless(Runs& r, Kind norm) {
+    if (norm == Kind::layer_norm_forward) ++r.all[index(Kind::layer_norm_backward_weight)];
+    if (norm == Kind::rms_norm_forward) ++r.all[index(Kind::rms_norm_backward_weight)];
+    if (norm == Kind::query_key_norm_forward) ++r.all[index(Kind::query_key_norm_backward_weight)];
+  }
 
   [[nodiscard]] const View& view(const OpRun& run, std::uint32_t i) const {
     return run.block->views[run.op->views.first + i];
@@ -199,7 +213,8 @@ class Pairs {
       return;
     }
     ++r.all[index(k.kind)];
-    const bool takes_bias = k.kind == Kind::gemm || k.kind == Kind::residual_forward;
+    if (k.options.unweighted) count_weightless(r, k.kind);
+    const bool takes_bias = k.kind == Kind::gemm || k.kind == Kind::expert_gemm || k.kind == Kind::residual_forward;
     r.biased += k.kind == Kind::bias_forward || (takes_bias && k.options.bias) ? 1 : 0;
     if (k.kind == Kind::gemm || k.kind == Kind::expert_gemm) {
       r.products += k.pass == Pass::forward ? 1 : 0;
@@ -355,7 +370,7 @@ class Pairs {
         const int back = r.all[index(Kind::embed_backward)];
         if (e->second != back) mismatch("embed_forward", e->second, "embed_backward", back);
       }
-      const int bias_gradients = r.all[index(Kind::bias_backward)];
+      const int bias_gradients = r.all[index(Kind::bias_backward)] + r.all[index(Kind::expert_bias_backward)];
       if (r.biased != bias_gradients) {
         mismatch("a forward bias", r.biased, name_of(Kind::bias_backward), bias_gradients);
       }

@@ -17,7 +17,9 @@ bool takes_partial(const Kernel& k, std::uint32_t i) {
     case KernelKind::dispatch_backward: return i == 0 || (k.options.residual && i == 2);
     case KernelKind::combine_forward: return i == 0 || (k.options.residual && i == 3);
     case KernelKind::combine_backward: return i == 1;
-    case KernelKind::swap_blocks: return i == 0;
+    case KernelKind::swap_blocks:
+    case KernelKind::gate_forward: return i == 0;
+    case KernelKind::gate_backward: return i == 1;
     default: return false;
   }
 }
@@ -82,7 +84,9 @@ AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::u
       }
       return out;
     }
-    case KernelKind::swap_blocks: return regions.partial_of(run, view(run, 0));
+    case KernelKind::swap_blocks:
+    case KernelKind::gate_forward: return regions.partial_of(run, view(run, 0));
+    case KernelKind::gate_backward: return i == 4 ? regions.partial_of(run, view(run, 1)) : AxisBits{0};
     case KernelKind::embed_forward:
       if (const ParameterSlice* s = slice_of(p, view(run, 1))) return sums(p, s->shard, 0, 1);
       break;
@@ -96,6 +100,12 @@ AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::u
       break;
     case KernelKind::norm_gradient_sums:
       if (const auto& s = p[view(run, 1).buffer].shard) return sums(p, *s, s->rank - 1U, s->rank);
+      break;
+    case KernelKind::query_key_squares:  // over the heads
+      if (const auto& s = p[view(run, 0).buffer].shard) return sums(p, *s, 2, 3);
+      break;
+    case KernelKind::query_key_gradient_sums:
+      if (const auto& s = p[view(run, 1).buffer].shard) return sums(p, *s, 2, 3);
       break;
     case KernelKind::latent_heads_backward:
       // All heads share one key: its gradient is a sum over ranks that have others.
@@ -157,6 +167,10 @@ AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::u
       if (view(run, j).use == View::Use::read && shard) {
         tokens = static_cast<AxisBits>(tokens | cuts(p, *shard));
       }
+    }
+    // Tensor ranks each add a part of an expert's bias.
+    if (k.kind == KernelKind::expert_bias_backward && k.scale != 0.0) {
+      tokens = static_cast<AxisBits>(tokens | bit(Axis::tensor));
     }
     if (s != nullptr) return static_cast<AxisBits>(tokens & ~own);
   }

@@ -202,14 +202,22 @@ class Values {
     if (c != nullptr && takes_partial(run.block->kernels[c->kernel], static_cast<std::uint32_t>(&v - &view(run, 0))))
       return;
     // Adding one more part keeps a sum partial.
-    const bool adds = c != nullptr && v.use == View::Use::accumulate && gathers_parts(run.block->kernels[c->kernel]);
     const AxisBits partial = regions_.partial_of(run, v);
+    const bool adds =
+        c != nullptr && v.use == View::Use::accumulate && adds_part(run, run.block->kernels[c->kernel], v);
     if (partial != 0 && !adds) {
       regions_.wrong(
           "program.partial",
           fmt::format("{} is used while it is a partial sum over {} that is not added up yet", b.name, names(partial)),
           run);
     }
+  }
+
+  /// Whether the op adds one more part to the sum: a gradient's, or a product that is as partial as what it is added
+  /// to.
+  [[nodiscard]] bool adds_part(const OpRun& run, const Kernel& k, const View& v) {
+    if (gathers_parts(k)) return true;
+    return k.kind == KernelKind::gemm && new_partial(regions_, run, k, 2) == regions_.partial_of(run, v);
   }
 
   /// Tests uses of contents that show when a buffer was not filled anew.

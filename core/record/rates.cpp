@@ -11,6 +11,16 @@ namespace orrery {
 
 namespace {
 
+double real(std::uint64_t v) { return static_cast<double>(v); }
+
+/// Of a token's pass through a mixture: its experts and those that all visit, the router, the gate.
+double mixture_flops(const ModelSpec& m) {
+  const Mixture& x = *m.mixture;
+  const double matrices = is_gated(m.activation) ? 3.0 : 2.0;
+  const double width = real(x.per_token) * real(x.ffn) + real(x.shared_ffn);
+  return 2.0 * real(m.hidden) * (matrices * width + real(x.experts) + (x.shared_gate ? 1.0 : 0.0));
+}
+
 /// Keys that a query of the layer meets in the mean over positions, by the convention of reports: all of the sequence,
 /// or those that a window or chunks leave.
 double mean_keys(const ModelSpec& m, const Workload& w, std::uint64_t layer) {
@@ -23,7 +33,6 @@ double mean_keys(const ModelSpec& m, const Workload& w, std::uint64_t layer) {
 }  // namespace
 
 double model_flops(const ModelSpec& m, const Workload& w) {
-  const auto real = [](std::uint64_t v) { return static_cast<double>(v); };
   const double tokens = real(w.global_batch) * real(w.sequence_length);
   double projections = 2.0 * real(m.hidden) * real(m.head_dim) * (2.0 * real(m.heads) + 2.0 * real(m.kv_heads));
   if (m.latent) {
@@ -34,15 +43,12 @@ double model_flops(const ModelSpec& m, const Workload& w) {
                          real(l.kv_rank * m.heads) * real(m.head_dim + l.value_dim) +
                          real(m.heads * l.value_dim) * real(m.hidden));
   }
-  const double matrices = m.activation == Activation::swiglu ? 3.0 : 2.0;
+  const double matrices = is_gated(m.activation) ? 3.0 : 2.0;
   const double dense = 2.0 * matrices * real(m.hidden) * real(m.ffn);
   double feed_forward = real(m.layers) * dense;
   if (m.mixture) {
-    const Mixture& x = *m.mixture;
     const double mixtures = real(mixture_count(m));
-    const double width = real(x.per_token) * real(x.ffn) + real(x.shared_ffn);
-    feed_forward =
-        (real(m.layers) - mixtures) * dense + mixtures * 2.0 * real(m.hidden) * (matrices * width + real(x.experts));
+    feed_forward = (real(m.layers) - mixtures) * dense + mixtures * mixture_flops(m);
   }
   const double core = 2.0 * real(m.heads) * real(key_width(m) + value_width(m));  // per key that a query meets
   const double head = 2.0 * real(m.hidden) * real(m.vocabulary);
@@ -52,8 +58,7 @@ double model_flops(const ModelSpec& m, const Workload& w) {
   if (m.prediction_modules > 0) {
     double one = dense;
     if (is_mixture(m, m.layers)) {
-      const double width = real(m.mixture->per_token) * real(m.mixture->ffn) + real(m.mixture->shared_ffn);
-      one = 2.0 * real(m.hidden) * (matrices * width + real(m.mixture->experts));
+      one = mixture_flops(m);
     }
     const double joined = 2.0 * 2.0 * real(m.hidden) * real(m.hidden);
     layers += 3.0 * tokens * real(m.prediction_modules) *

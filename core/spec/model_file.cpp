@@ -2,6 +2,7 @@
 
 #include "core/spec/layer_kinds_file.hpp"
 #include "core/spec/mixture_file.hpp"
+#include "core/spec/rope_file.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 
@@ -121,6 +122,7 @@ std::optional<ModelSpec> read_model(TomlTable& t) {
   if (t.read_choice("rope_scaling", rope_scaling_names(), scaling, Need::optional)) {
     m.rope_scaling = rope_scaling_names()[scaling];
   }
+  if (std::optional<TomlTable> table = t.table("rope", Need::optional)) read_rope_stretch(*table, m.rope_stretch);
   t.read("source", m.source, Need::optional);
   t.finish();
   if (t.diagnostics().size() != before || !check_model(m, t.diagnostics())) return std::nullopt;
@@ -143,6 +145,7 @@ std::string write_model(const ModelSpec& m) {
   w.number("norm_epsilon", m.norm_epsilon).number("rope_theta", m.rope_theta);
   if (!m.rope_scaling.empty()) w.text("rope_scaling", m.rope_scaling);
   if (!m.source.empty()) w.text("source", m.source);
+  write_rope_stretch(w, m);
   if (m.latent) {
     w.table("model.latent");
     if (m.latent->query_rank > 0) w.whole("query_rank", m.latent->query_rank);

@@ -20,34 +20,21 @@ std::vector<std::string> unpriced(const ModelSpec& m) {
   const auto lack = [&](bool has, const char* what) {
     if (has) lacks.emplace_back(what);
   };
-  const bool alike = m.biases == Biases::of_layers(m.biases.qkv);
-  lack(m.activation != Activation::gelu && m.activation != Activation::swiglu, "an activation but gelu and swiglu");
-  lack(!alike && m.architecture == Architecture::decoder, "biases in only some linear layers");
-  lack(!m.norm_weight, "norms without weights");
-  lack(m.norm == Norm::layer_norm && !m.norm_bias, "layer norms without a bias");
-  lack(m.embedding_norm, "a norm behind the embedding");
-  lack(m.branch_norms != BranchNorms::before, "norms behind attention and feed-forward layers");
-  lack(m.parallel != ParallelBranches::none, "attention and feed-forward layers side by side");
-  lack(m.query_key_norm != QueryKeyNorm::none, "norms of queries and keys");
-  lack(m.logit_softcap > 0.0, "a cap of logits");
-  lack(m.embedding_scale != 1.0 || m.residual_scale != 1.0 || m.logit_scale != 1.0,
-       "scales of embedding, branches or logits");
-  lack(m.rotary_dim > 0 && m.rotary_dim < m.head_dim, "heads that rotate in part");
-  lack(m.position_offset > 0, "a table of positions with rows ahead of the first");
-  if (m.mixture) {
-    lack(m.mixture->router_bias || m.mixture->expert_bias, "biases in experts");
-    lack(m.mixture->shared_gate, "a gate of the shared experts");
-  }
+  lack(m.parallel != ParallelBranches::none && (m.mixture || m.latent),
+       "mixtures or latent attention beside another branch");
+  lack(m.query_key_norm != QueryKeyNorm::none && m.norm == Norm::layer_norm, "layer norms of queries and keys");
+  lack(m.prediction_modules > 0 && (m.embedding_norm || m.embedding_scale != 1.0 || m.biases.head),
+       "prediction modules with a normed or scaled embedding, or a bias of the head");
+  lack(m.qkv_clip > 0.0 && m.latent, "latent attention that is clipped");
   return lacks;
 }
 
 std::vector<std::string> unexecuted(const ModelSpec& m) {
   std::vector<std::string> lacks;
   if (!unpriced(m).empty()) return lacks;
-  if (!m.rope_scaling.empty()) {
-    lacks.push_back("rotary angles stretched to longer sequences (" + m.rope_scaling + ")");
+  if (!m.rope_scaling.empty() && m.rope_stretch.factor == 0.0) {
+    lacks.push_back("rotary angles stretched by numbers that are not given (" + m.rope_scaling + ")");
   }
-  if (m.qkv_clip > 0.0) lacks.emplace_back("queries, keys and values that are clipped");
   if (m.gate_limit > 0.0) lacks.emplace_back("gates that are clipped");
   return lacks;
 }

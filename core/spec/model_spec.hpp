@@ -7,6 +7,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/spec/layer_kinds.hpp"
+#include "core/spec/rope_scaling.hpp"
 
 namespace orrery {
 
@@ -122,9 +123,9 @@ struct ModelSpec {
   double norm_epsilon = 1e-5;
   double rope_theta = 10000.0;
   /// How released checkpoints stretch the rotary angles to longer sequences, one of rope_scaling_names(); empty means
-  /// that they do not. Scaling costs nothing, so predictions hold with it; kernels here do not have it, so such a model
-  /// cannot be run.
+  /// that they do not. Scaling costs nothing, so predictions hold with it. Without its numbers a model cannot be run.
   std::string rope_scaling;
+  RopeStretch rope_stretch;
   std::string source;  ///< where the numbers come from
   Origin origin;
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;

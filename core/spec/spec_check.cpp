@@ -8,6 +8,7 @@
 #include "core/base/units_text.hpp"
 #include "core/spec/layer_kinds_file.hpp"
 #include "core/spec/mixture_file.hpp"
+#include "core/spec/rope_file.hpp"
 #include "core/spec/spec_files.hpp"
 
 namespace orrery {
@@ -178,7 +179,7 @@ bool check_model(const ModelSpec& m, Diagnostics& diagnostics) {
             fmt::format("Nearest divisors: {}.", divisors_near(m.heads, m.kv_heads))});
   }
   check_architecture(c, m);
-  if (!check_layer_kinds(m, diagnostics)) return false;
+  if (!check_layer_kinds(m, diagnostics) || !check_rope_stretch(m, diagnostics)) return false;
   if (m.mixture && !check_mixture_spec(m, diagnostics)) return false;
   if (m.positions == PositionEncoding::rotary && !m.latent && m.head_dim % 2 != 0) {
     c.fail("head_dim", "model.positions", "rotary positions need an even head_dim",

@@ -293,6 +293,7 @@ void DeviceRunner::compute(Queue& q, const Compute& c) {
   context.workload = &workload_;
   context.data = &data_;
   context.scratch = &q.scratch;
+  context.rotations = program_.rotations;
   context.routing = &q.routing;
   bool on_device = q.lane.kind != LaneKind::host;
   for (std::uint32_t i = 0; i < operands_.size(); ++i) on_device = on_device && tier_of(i) == Tier::device;

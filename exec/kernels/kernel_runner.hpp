@@ -8,6 +8,7 @@
 #include "core/plan/mesh.hpp"
 #include "core/program/buffer.hpp"
 #include "core/program/kernel.hpp"
+#include "core/program/program.hpp"
 #include "core/program/shard.hpp"
 #include "core/spec/workload.hpp"
 #include "exec/kernels/routing_counts.hpp"
@@ -46,11 +47,12 @@ struct KernelContext {
   std::uint32_t layer = 0;
   std::uint32_t microbatch = 0;
   Rank rank{};
-  const Mesh* mesh = nullptr;          ///< initialize, count_targets, trust ratios, Adafactor
-  const Workload* workload = nullptr;  ///< hyperparameters and seed: optimizer, dropout, initialize, data
-  const DataSource* data = nullptr;    ///< load_tokens, load_targets, count_targets
-  KernelScratch* scratch = nullptr;    ///< always; one per thread
-  RoutingCounts* routing = nullptr;    ///< route_choices: what it does is counted here, unless null
+  const Mesh* mesh = nullptr;           ///< initialize, count_targets, trust ratios, Adafactor
+  const Workload* workload = nullptr;   ///< hyperparameters and seed: optimizer, dropout, initialize, data
+  const DataSource* data = nullptr;     ///< load_tokens, load_targets, count_targets
+  KernelScratch* scratch = nullptr;     ///< always; one per thread
+  std::span<const Rotation> rotations;  ///< of the Program: rope, latent heads
+  RoutingCounts* routing = nullptr;     ///< route_choices: what it does is counted here, unless null
 };
 
 /// Whether the kernel looks at Operand::place.

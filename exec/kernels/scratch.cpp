@@ -24,19 +24,17 @@ void* KernelScratch::raw(std::size_t slot, std::uint64_t bytes) {
   return place.memory.get();
 }
 
-const double* KernelScratch::rotations(double theta, std::uint32_t head_dim, std::uint64_t positions) {
-  const std::uint64_t half = head_dim / 2;
-  if (theta_ != theta || head_dim_ != head_dim || rotations_.size() < positions * half * 2) {
-    theta_ = theta;
-    head_dim_ = head_dim;
+const double* KernelScratch::rotations(const Rotation& by, std::uint64_t positions) {
+  const std::uint64_t half = by.frequencies.size();
+  if (by != by_ || rotations_.size() < positions * half * 2) {
+    by_ = by;
     rotations_.resize(positions * half * 2);
     for (std::uint64_t position = 0; position < positions; ++position) {
       for (std::uint64_t i = 0; i < half; ++i) {
-        const double frequency = std::pow(theta, -2.0 * static_cast<double>(i) / head_dim);
-        const double angle = static_cast<double>(position) * frequency;
+        const double angle = static_cast<double>(position) * by.frequencies[i];
         double* pair = rotations_.data() + (position * half + i) * 2;
-        pair[0] = std::cos(angle);
-        pair[1] = std::sin(angle);
+        pair[0] = by.scale * std::cos(angle);
+        pair[1] = by.scale * std::sin(angle);
       }
     }
   }

@@ -5,6 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "core/program/program.hpp"
+
 namespace orrery {
 
 /// Memory that kernels need inside one call: converted copies of 16-bit operands, one head's queries, a table of
@@ -19,9 +21,9 @@ class KernelScratch {
     return static_cast<T*>(raw(slot, count * sizeof(T)));
   }
 
-  /// Cosine and sine of position * theta^(-2 i / head_dim): interleaved pairs, [positions, head_dim / 2, 2]. The table
-  /// is kept until other values are asked for.
-  [[nodiscard]] const double* rotations(double theta, std::uint32_t head_dim, std::uint64_t positions);
+  /// Cosine and sine of position * frequency, times the scale: interleaved pairs, [positions, frequencies, 2]. The
+  /// table is kept until other values are asked for.
+  [[nodiscard]] const double* rotations(const Rotation&, std::uint64_t positions);
 
   /// Bytes held now.
   [[nodiscard]] std::uint64_t bytes() const;
@@ -38,8 +40,7 @@ class KernelScratch {
 
   std::vector<Place> places_;
   std::vector<double> rotations_;
-  double theta_ = 0.0;
-  std::uint32_t head_dim_ = 0;
+  Rotation by_;
 };
 
 }  // namespace orrery

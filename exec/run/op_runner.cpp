@@ -66,6 +66,7 @@ void OpRunner::compute(const IssuedOp& issued, const Compute& c) {
   context.workload = &workload_;
   context.data = &data_;
   context.scratch = &kernel_scratch_;
+  context.rotations = program_.rotations;
   context.routing = &routing_;
   run_kernel(kernel, operands_, context);
 }

@@ -11,14 +11,16 @@ using Start = ReferenceParameter::Start;
 constexpr double deviation = 0.02;
 
 void add_norm(std::vector<ReferenceParameter>& list, const ModelSpec& m, const std::string& name) {
+  if (!m.norm_weight) return;
   list.push_back({name + ".weight", 1, m.hidden, Start::ones, 0.0, false});
-  if (m.norm == Norm::layer_norm) list.push_back({name + ".bias", 1, m.hidden, Start::zeros, 0.0, false});
+  if (m.norm == Norm::layer_norm && m.norm_bias)
+    list.push_back({name + ".bias", 1, m.hidden, Start::zeros, 0.0, false});
 }
 
-void add_linear(std::vector<ReferenceParameter>& list, const ModelSpec& m, const std::string& name, std::uint64_t in,
+void add_linear(std::vector<ReferenceParameter>& list, bool bias, const std::string& name, std::uint64_t in,
                 std::uint64_t out, double spread) {
   list.push_back({name + ".weight", in, out, Start::normal, spread, true});
-  if (m.biases.in_layers()) list.push_back({name + ".bias", 1, out, Start::zeros, 0.0, false});
+  if (bias) list.push_back({name + ".bias", 1, out, Start::zeros, 0.0, false});
 }
 
 /// The experts' matrices stand below each other.
@@ -33,9 +35,17 @@ void add_mixture(std::vector<ReferenceParameter>& list, const ModelSpec& m, cons
     matrix("shared.up", m.hidden, gate * x.shared_ffn, deviation);
     matrix("shared.down", x.shared_ffn, m.hidden, residual);
   }
+  if (x.shared_gate) matrix("shared.gate", m.hidden, 1, deviation);
   matrix("router", m.hidden, x.experts, deviation);
   matrix("experts.up", x.experts * m.hidden, gate * x.ffn, deviation);
   matrix("experts.down", x.experts * x.ffn, m.hidden, residual);
+  const auto bias = [&](const char* name, std::uint64_t rows, std::uint64_t columns) {
+    list.push_back({prefix + name + ".bias", rows, columns, Start::zeros, 0.0, false});
+  };
+  if (x.router_bias) bias("router", 1, x.experts);
+  if (!x.expert_bias) return;
+  bias("experts.up", x.experts, gate * x.ffn);
+  bias("experts.down", x.experts, m.hidden);
 }
 
 void add_latent(std::vector<ReferenceParameter>& list, const ModelSpec& m, const std::string& at) {
@@ -44,14 +54,23 @@ void add_latent(std::vector<ReferenceParameter>& list, const ModelSpec& m, const
     list.push_back({at + name + ".weight", 1, width, Start::ones, 0.0, false});
   };
   if (l.query_rank > 0) {
-    add_linear(list, m, at + "query_down", m.hidden, l.query_rank, deviation);
+    add_linear(list, false, at + "query_down", m.hidden, l.query_rank, deviation);
     norm("query_norm", l.query_rank);
   }
-  add_linear(list, m, at + "query_up", l.query_rank > 0 ? l.query_rank : m.hidden, m.heads * key_width(m), deviation);
-  add_linear(list, m, at + "kv_down", m.hidden, l.kv_rank, deviation);
+  add_linear(list, false, at + "query_up", l.query_rank > 0 ? l.query_rank : m.hidden, m.heads * key_width(m),
+             deviation);
+  add_linear(list, false, at + "kv_down", m.hidden, l.kv_rank, deviation);
   norm("kv_norm", l.kv_rank);
-  add_linear(list, m, at + "kv_up", l.kv_rank, m.heads * (m.head_dim + l.value_dim), deviation);
-  add_linear(list, m, at + "key_rope", m.hidden, l.rope_dim, deviation);
+  add_linear(list, false, at + "kv_up", l.kv_rank, m.heads * (m.head_dim + l.value_dim), deviation);
+  add_linear(list, false, at + "key_rope", m.hidden, l.rope_dim, deviation);
+}
+
+void add_query_key_norm(std::vector<ReferenceParameter>& list, const ModelSpec& m, const std::string& at) {
+  if (m.query_key_norm == QueryKeyNorm::none || m.query_key_norm == QueryKeyNorm::unweighted) return;
+  const bool each = m.query_key_norm == QueryKeyNorm::head;
+  const std::uint64_t d = m.head_dim;
+  list.push_back({at + "query_norm.weight", 1, each ? d : m.heads * d, Start::ones, 0.0, false});
+  list.push_back({at + "key_norm.weight", 1, each ? d : m.kv_heads * d, Start::ones, 0.0, false});
 }
 
 }  // namespace
@@ -68,10 +87,11 @@ std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
   }
   if (bert) {
     list.push_back({"embedding.segment.weight", m.segments, m.hidden, Start::normal, deviation, true});
-    add_norm(list, m, "embedding.norm");
   }
+  if (bert || m.embedding_norm) add_norm(list, m, "embedding.norm");
   if (m.positions == PositionEncoding::learned) {
-    list.push_back({"embedding.position.weight", m.max_positions, m.hidden, Start::normal, deviation, true});
+    list.push_back(
+        {"embedding.position.weight", m.max_positions + m.position_offset, m.hidden, Start::normal, deviation, true});
   }
   const std::uint64_t query = m.heads * value_width(m);
   const std::uint64_t qkv = m.heads * m.head_dim + 2 * m.kv_heads * m.head_dim;
@@ -86,25 +106,29 @@ std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
       for (const char* norm : {"hidden_norm", "token_norm", "output_norm"}) add_norm(list, m, prefix + norm);
       continue;
     }
-    add_norm(list, m, prefix + "norm1");
+    const bool before = m.branch_norms != BranchNorms::after, behind = m.branch_norms != BranchNorms::before;
+    if (before) add_norm(list, m, prefix + "norm1");
     if (m.latent) {
       add_latent(list, m, prefix + "attention.");
     } else {
-      add_linear(list, m, prefix + "attention.qkv", m.hidden, qkv, deviation);
+      add_linear(list, m.biases.qkv, prefix + "attention.qkv", m.hidden, qkv, deviation);
     }
-    add_linear(list, m, prefix + "attention.out", query, m.hidden, residual);
+    add_query_key_norm(list, m, prefix + "attention.");
+    add_linear(list, m.biases.out, prefix + "attention.out", query, m.hidden, residual);
     if (m.sinks) list.push_back({prefix + "attention.sinks", 1, m.heads, Start::normal, deviation, false});
-    add_norm(list, m, prefix + "norm2");
+    if (behind) add_norm(list, m, prefix + "attention.out_norm");
+    if (before && m.parallel != ParallelBranches::one_norm) add_norm(list, m, prefix + "norm2");
     if (is_mixture(m, layer)) {
       add_mixture(list, m, prefix + "ffn.", residual);
     } else {
-      add_linear(list, m, prefix + "ffn.up", m.hidden, up, deviation);
-      add_linear(list, m, prefix + "ffn.down", m.ffn, m.hidden, residual);
+      add_linear(list, m.biases.ffn, prefix + "ffn.up", m.hidden, up, deviation);
+      add_linear(list, m.biases.ffn, prefix + "ffn.down", m.ffn, m.hidden, residual);
     }
+    if (behind) add_norm(list, m, prefix + "ffn.out_norm");
   }
   add_norm(list, m, "head.norm");
-  if (bert) add_linear(list, m, "head.dense", m.hidden, m.hidden, deviation);
-  if (bert || vit) list.push_back({"head.output.bias", 1, m.vocabulary, Start::zeros, 0.0, false});
+  if (bert) add_linear(list, true, "head.dense", m.hidden, m.hidden, deviation);
+  if (bert || vit || m.biases.head) list.push_back({"head.output.bias", 1, m.vocabulary, Start::zeros, 0.0, false});
   if (!m.tied_embeddings) {
     list.push_back({"head.output.weight", m.vocabulary, m.hidden, Start::normal, deviation, true});
   }

@@ -5,13 +5,6 @@
 #include <vector>
 
 namespace orrery {
-namespace {
-
-/// Columns of the packed qkv row. For each group of queries that share a key these are its queries, then the key, then
-/// the value.
-struct HeadColumns {
-  std::uint64_t query, key, value;
-};
 
 HeadColumns columns_of(const ModelSpec& m, std::uint64_t head) {
   const std::uint64_t shared = m.heads / m.kv_heads;
@@ -19,6 +12,8 @@ HeadColumns columns_of(const ModelSpec& m, std::uint64_t head) {
   const std::uint64_t group = (head / shared) * ((shared + 1) * key + value_width(m));
   return {group + head % shared * key, group + shared * key, group + (shared + 1) * key};
 }
+
+namespace {
 
 /// How fast scores fall with distance, by head (Press et al., 2022): a geometric sequence from 2^(-8 / n) for n heads,
 /// a power of two; other numbers of heads go on with every second one of twice as many.

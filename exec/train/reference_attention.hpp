@@ -9,6 +9,13 @@
 
 namespace orrery {
 
+/// Columns of the packed qkv row. For each group of queries that share a key these are its queries, then the key, then
+/// the value.
+struct HeadColumns {
+  std::uint64_t query, key, value;
+};
+[[nodiscard]] HeadColumns columns_of(const ModelSpec&, std::uint64_t head);
+
 // Attention of the single-device reference model and its derivative, on one sequence: matrices are [position, feature].
 
 /// The layer and the sequence that attention is of. `sinks` is null where the model has none.

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "core/base/random.hpp"
+#include "exec/train/reference_attention.hpp"
 
 namespace orrery {
 namespace {
@@ -72,46 +73,98 @@ Matrix norm_backward(Norm norm, double epsilon, const Matrix& dy, const Matrix& 
   return dx;
 }
 
-void rotate(const ModelSpec& m, Matrix& qkv, double theta, double direction) {
-  const std::uint64_t half = m.head_dim / 2;
+namespace {
+
+/// Rotates features of row p from column `first` on by its angles.
+void rotate_row(const RotaryAngles& by, Matrix& x, std::uint64_t p, std::uint64_t first, double direction) {
+  const std::uint64_t half = by.frequencies.size();
+  for (std::uint64_t i = 0; i < half; ++i) {
+    const double angle = direction * static_cast<double>(p) * by.frequencies[i];
+    const double a = x(p, first + i);
+    const double b = x(p, first + i + half);
+    x(p, first + i) = by.length * (a * std::cos(angle) - b * std::sin(angle));
+    x(p, first + i + half) = by.length * (a * std::sin(angle) + b * std::cos(angle));
+  }
+}
+
+/// Columns of the heads of queries (or keys) that have one root mean square: those of each, or of all.
+std::vector<std::vector<std::uint64_t>> normed_columns(const ModelSpec& m, bool keys) {
+  std::vector<std::vector<std::uint64_t>> norms;
+  const std::uint64_t shared = m.heads / m.kv_heads, heads = keys ? m.kv_heads : m.heads;
+  for (std::uint64_t h = 0; h < heads; ++h) {
+    if (norms.empty() || m.query_key_norm != QueryKeyNorm::whole) norms.emplace_back();
+    const HeadColumns at = columns_of(m, keys ? h * shared : h);
+    for (std::uint64_t f = 0; f < m.head_dim; ++f) norms.back().push_back((keys ? at.key : at.query) + f);
+  }
+  return norms;
+}
+
+}  // namespace
+
+void rotate(const ModelSpec& m, std::uint64_t layer, Matrix& qkv, double direction) {
   const std::uint64_t shared = m.heads / m.kv_heads;
+  const RotaryAngles by = rotary_angles(m, layer, qkv.rows);
   for (std::uint64_t p = 0; p < qkv.rows; ++p) {
     for (std::uint64_t group = 0; group < m.kv_heads; ++group) {
       for (std::uint64_t member = 0; member <= shared; ++member) {  // the group's queries and its key
-        const std::uint64_t first = (group * (shared + 2) + member) * m.head_dim;
-        for (std::uint64_t i = 0; i < half; ++i) {
-          const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(m.head_dim);
-          const double angle = direction * static_cast<double>(p) * std::pow(theta, exponent);
-          const double a = qkv(p, first + i);
-          const double b = qkv(p, first + i + half);
-          qkv(p, first + i) = a * std::cos(angle) - b * std::sin(angle);
-          qkv(p, first + i + half) = a * std::sin(angle) + b * std::cos(angle);
-        }
+        rotate_row(by, qkv, p, (group * (shared + 2) + member) * m.head_dim, direction);
       }
     }
   }
 }
 
-namespace {
-
-/// Rotates `count` features from column `first` of row p by its angles.
-void rotate_row(const ModelSpec& m, Matrix& x, std::uint64_t p, std::uint64_t first, std::uint64_t count,
-                double direction) {
-  for (std::uint64_t i = 0; i < count / 2; ++i) {
-    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(count);
-    const double angle = direction * static_cast<double>(p) * std::pow(m.rope_theta, exponent);
-    const double a = x(p, first + i);
-    const double b = x(p, first + i + count / 2);
-    x(p, first + i) = a * std::cos(angle) - b * std::sin(angle);
-    x(p, first + i + count / 2) = a * std::sin(angle) + b * std::cos(angle);
+Matrix query_key_norm_forward(const ModelSpec& m, const Matrix& qkv, const Matrix* query_gamma,
+                              const Matrix* key_gamma) {
+  Matrix y = qkv;
+  for (const bool keys : {false, true}) {
+    const Matrix* gamma = keys ? key_gamma : query_gamma;
+    for (const std::vector<std::uint64_t>& columns : normed_columns(m, keys)) {
+      for (std::uint64_t p = 0; p < qkv.rows; ++p) {
+        double square = 0.0;
+        for (const std::uint64_t c : columns) square += qkv(p, c) * qkv(p, c) / static_cast<double>(columns.size());
+        const double inverse = 1.0 / std::sqrt(square + m.norm_epsilon);
+        for (std::size_t i = 0; i < columns.size(); ++i) {
+          y(p, columns[i]) *= inverse * (gamma != nullptr ? gamma->values[i] : 1.0);
+        }
+      }
+    }
   }
+  return y;
 }
 
-}  // namespace
+Matrix query_key_norm_backward(const ModelSpec& m, const Matrix& dy, const Matrix& qkv, const Matrix* query_gamma,
+                               const Matrix* key_gamma, Matrix* dquery_gamma, Matrix* dkey_gamma) {
+  // As norm_backward for rms.
+  Matrix dx = dy;
+  for (const bool keys : {false, true}) {
+    const Matrix* gamma = keys ? key_gamma : query_gamma;
+    Matrix* dgamma = keys ? dkey_gamma : dquery_gamma;
+    for (const std::vector<std::uint64_t>& columns : normed_columns(m, keys)) {
+      const auto n = static_cast<double>(columns.size());
+      for (std::uint64_t p = 0; p < qkv.rows; ++p) {
+        double square = 0.0;
+        for (const std::uint64_t c : columns) square += qkv(p, c) * qkv(p, c) / n;
+        const double inverse = 1.0 / std::sqrt(square + m.norm_epsilon);
+        double mean = 0.0;
+        for (std::size_t i = 0; i < columns.size(); ++i) {
+          const double z = qkv(p, columns[i]) * inverse;
+          mean += dy(p, columns[i]) * (gamma != nullptr ? gamma->values[i] : 1.0) * z / n;
+          if (dgamma != nullptr) dgamma->values[i] += dy(p, columns[i]) * z;
+        }
+        for (std::size_t i = 0; i < columns.size(); ++i) {
+          const double g = dy(p, columns[i]) * (gamma != nullptr ? gamma->values[i] : 1.0);
+          dx(p, columns[i]) = (g - qkv(p, columns[i]) * inverse * mean) * inverse;
+        }
+      }
+    }
+  }
+  return dx;
+}
 
 Matrix latent_heads(const ModelSpec& m, const Matrix& queries, const Matrix& pairs, const Matrix& key) {
   const std::uint64_t n = m.head_dim, r = m.latent->rope_dim, v = m.latent->value_dim;
   const std::uint64_t width = 2 * (n + r) + v;
+  const RotaryAngles by = rotary_angles(m, 0, queries.rows);
   Matrix qkv(queries.rows, m.heads * width);
   for (std::uint64_t p = 0; p < qkv.rows; ++p) {
     for (std::uint64_t head = 0; head < m.heads; ++head) {
@@ -120,8 +173,8 @@ Matrix latent_heads(const ModelSpec& m, const Matrix& queries, const Matrix& pai
       for (std::uint64_t f = 0; f < n; ++f) qkv(p, at + n + r + f) = pairs(p, head * (n + v) + f);
       for (std::uint64_t f = 0; f < r; ++f) qkv(p, at + 2 * n + r + f) = key(p, f);
       for (std::uint64_t f = 0; f < v; ++f) qkv(p, at + 2 * (n + r) + f) = pairs(p, head * (n + v) + n + f);
-      rotate_row(m, qkv, p, at + n, r, 1.0);
-      rotate_row(m, qkv, p, at + 2 * n + r, r, 1.0);
+      rotate_row(by, qkv, p, at + n, 1.0);
+      rotate_row(by, qkv, p, at + 2 * n + r, 1.0);
     }
   }
   return qkv;
@@ -130,13 +183,14 @@ Matrix latent_heads(const ModelSpec& m, const Matrix& queries, const Matrix& pai
 LatentHeads latent_heads_backward(const ModelSpec& m, const Matrix& dqkv) {
   const std::uint64_t n = m.head_dim, r = m.latent->rope_dim, v = m.latent->value_dim;
   const std::uint64_t width = 2 * (n + r) + v;
+  const RotaryAngles by = rotary_angles(m, 0, dqkv.rows);
   Matrix turned = dqkv;
   LatentHeads d{Matrix(dqkv.rows, m.heads * (n + r)), Matrix(dqkv.rows, m.heads * (n + v)), Matrix(dqkv.rows, r)};
   for (std::uint64_t p = 0; p < dqkv.rows; ++p) {
     for (std::uint64_t head = 0; head < m.heads; ++head) {
       const std::uint64_t at = head * width;
-      rotate_row(m, turned, p, at + n, r, -1.0);
-      rotate_row(m, turned, p, at + 2 * n + r, r, -1.0);
+      rotate_row(by, turned, p, at + n, -1.0);
+      rotate_row(by, turned, p, at + 2 * n + r, -1.0);
       for (std::uint64_t f = 0; f < n + r; ++f) d.queries(p, head * (n + r) + f) = turned(p, at + f);
       for (std::uint64_t f = 0; f < n; ++f) d.pairs(p, head * (n + v) + f) = turned(p, at + n + r + f);
       for (std::uint64_t f = 0; f < r; ++f) d.key(p, f) += turned(p, at + 2 * n + r + f);

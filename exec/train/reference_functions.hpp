@@ -28,11 +28,19 @@ struct DropoutKey {
 [[nodiscard]] Matrix norm_backward(Norm, double epsilon, const Matrix& dy, const Matrix& x, const Matrix& gamma,
                                    Matrix& dgamma, Matrix* dbeta);
 
-/// Rotates queries and keys of every head in place, by angles of base `theta`;
-/// `direction` -1 undoes it, which is also its derivative.
-void rotate(const ModelSpec&, Matrix& qkv, double theta, double direction);
+/// Rotates queries and keys of every head of a layer in place, the first rotary_dim features of each; `direction` -1
+/// turns the other way, which is the derivative.
+void rotate(const ModelSpec&, std::uint64_t layer, Matrix& qkv, double direction);
 
-/// act(pre): [s, ffn] from [s, ffn] (gelu) or [s, 2 ffn] (swiglu).
+/// RMS norms of queries and keys in packed qkv, by ModelSpec::query_key_norm. Weights are null where it has none.
+[[nodiscard]] Matrix query_key_norm_forward(const ModelSpec&, const Matrix& qkv, const Matrix* query_gamma,
+                                            const Matrix* key_gamma);
+/// Returns the gradient of qkv; adds to those of the weights.
+[[nodiscard]] Matrix query_key_norm_backward(const ModelSpec&, const Matrix& dy, const Matrix& qkv,
+                                             const Matrix* query_gamma, const Matrix* key_gamma, Matrix* dquery_gamma,
+                                             Matrix* dkey_gamma);
+
+/// act(pre): [s, ffn] from [s, ffn], or [s, 2 ffn] where gated.
 [[nodiscard]] Matrix activation_forward(const ModelSpec&, const Matrix& pre);
 [[nodiscard]] Matrix activation_backward(const ModelSpec&, const Matrix& dy, const Matrix& pre);
 

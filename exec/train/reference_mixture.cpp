@@ -141,6 +141,7 @@ Matrix mixture_forward(const MixturePass& pass, const Matrix& x, MixtureRecord& 
   const ModelSpec expert_model = with_ffn(pass.model, m.ffn);
   const std::uint64_t h = pass.model.hidden;
   r.logits = product(x, pass.weight("ffn.router.weight"));
+  if (m.router_bias) add_to_rows(r.logits, pass.weight("ffn.router.bias"));
   r.gates = Matrix(x.rows, m.per_token);
   route(pass, r);
   for (std::uint64_t p = 0; p < x.rows; ++p) {
@@ -161,6 +162,14 @@ Matrix mixture_forward(const MixturePass& pass, const Matrix& x, MixtureRecord& 
     pass.kept(r.shared_act);
     y = product(r.shared_act, pass.weight("ffn.shared.down.weight"));
     pass.kept(y);
+    if (m.shared_gate) {
+      r.shared_out = y;
+      r.gate = product(x, pass.weight("ffn.shared.gate.weight"));
+      for (double& g : r.gate.values) g = 1.0 / (1.0 + std::exp(-g));
+      for (std::uint64_t p = 0; p < y.rows; ++p) {
+        for (std::uint64_t f = 0; f < h; ++f) y(p, f) *= r.gate(p, 0);
+      }
+    }
   }
   for (std::uint32_t e = 0; e < m.experts; ++e) {
     ExpertRecord& expert = r.experts[e];
@@ -169,10 +178,12 @@ Matrix mixture_forward(const MixturePass& pass, const Matrix& x, MixtureRecord& 
       for (std::uint64_t f = 0; f < h; ++f) expert.x(i, f) = x(expert.positions[i], f);
     }
     expert.pre = product(expert.x, rows_of(pass.weight("ffn.experts.up.weight"), e * h, h));
+    if (m.expert_bias) add_to_rows(expert.pre, rows_of(pass.weight("ffn.experts.up.bias"), e, 1));
     pass.kept(expert.pre);
     expert.act = activation_forward(expert_model, expert.pre);
     pass.kept(expert.act);
     expert.out = product(expert.act, rows_of(pass.weight("ffn.experts.down.weight"), e * m.ffn, m.ffn));
+    if (m.expert_bias) add_to_rows(expert.out, rows_of(pass.weight("ffn.experts.down.bias"), e, 1));
     pass.kept(expert.out);
     for (std::size_t i = 0; i < expert.positions.size(); ++i) {
       const std::uint64_t p = expert.positions[i];
@@ -188,9 +199,18 @@ Matrix mixture_backward(const MixturePass& pass, const Matrix& dy, const Matrix&
   const ModelSpec expert_model = with_ffn(pass.model, m.ffn);
   const std::uint64_t h = pass.model.hidden;
   Matrix dx(x.rows, h);
+  Matrix dgate(x.rows, 1);  // before the sigmoid
   if (m.shared_ffn > 0) {
-    add_transposed_product(pass.gradient("ffn.shared.down.weight"), r.shared_act, dy);
-    Matrix dact = product_transposed(dy, pass.weight("ffn.shared.down.weight"));
+    Matrix dshared = dy;
+    for (std::uint64_t p = 0; m.shared_gate && p < x.rows; ++p) {
+      const double g = r.gate(p, 0);
+      for (std::uint64_t f = 0; f < h; ++f) {
+        dgate(p, 0) += dy(p, f) * r.shared_out(p, f) * g * (1.0 - g);
+        dshared(p, f) *= g;
+      }
+    }
+    add_transposed_product(pass.gradient("ffn.shared.down.weight"), r.shared_act, dshared);
+    Matrix dact = product_transposed(dshared, pass.weight("ffn.shared.down.weight"));
     pass.signal(dact);
     Matrix dpre = activation_backward(with_ffn(pass.model, m.shared_ffn), dact, r.shared_pre);
     pass.signal(dpre);
@@ -215,6 +235,13 @@ Matrix mixture_backward(const MixturePass& pass, const Matrix& dy, const Matrix&
     Matrix ddown(m.ffn, h);
     add_transposed_product(ddown, expert.act, dout);
     add_rows(pass.gradient("ffn.experts.down.weight"), e * m.ffn, ddown);
+    const auto add_bias = [&](const char* name, const Matrix& d) {
+      if (!m.expert_bias) return;
+      Matrix sum(1, d.columns);
+      add_column_sums(sum, d);
+      add_rows(pass.gradient(name), e, sum);
+    };
+    add_bias("ffn.experts.down.bias", dout);
     Matrix dact = product_transposed(dout, down);
     pass.signal(dact);
     Matrix dpre = activation_backward(expert_model, dact, expert.pre);
@@ -222,6 +249,7 @@ Matrix mixture_backward(const MixturePass& pass, const Matrix& dy, const Matrix&
     Matrix dup(h, up.columns);
     add_transposed_product(dup, expert.x, dpre);
     add_rows(pass.gradient("ffn.experts.up.weight"), e * h, dup);
+    add_bias("ffn.experts.up.bias", dpre);
     Matrix din = product_transposed(dpre, up);
     pass.signal(din);
     for (std::size_t i = 0; i < expert.positions.size(); ++i) {
@@ -255,8 +283,13 @@ Matrix mixture_backward(const MixturePass& pass, const Matrix& dy, const Matrix&
     }
   }
   add_transposed_product(pass.gradient("ffn.router.weight"), x, dlogits);
+  if (m.router_bias) add_column_sums(pass.gradient("ffn.router.bias"), dlogits);
   pass.signal(dx);
   add(dx, product_transposed(dlogits, pass.weight("ffn.router.weight")));
+  if (m.shared_gate) {
+    add_transposed_product(pass.gradient("ffn.shared.gate.weight"), x, dgate);
+    add(dx, product_transposed(dgate, pass.weight("ffn.shared.gate.weight")));
+  }
   pass.signal(dx);
   return dx;
 }

@@ -24,6 +24,7 @@ struct MixtureRecord {
   std::vector<ExpertRecord> experts;
   std::vector<std::vector<std::uint64_t>> loads;  ///< choices of each expert, by routing group
   Matrix shared_pre, shared_act;
+  Matrix shared_out, gate;  ///< where the shared experts have a gate
 };
 
 /// One layer and sequence of a pass over a model with mixtures.

@@ -17,9 +17,9 @@ enum Site : std::uint64_t { embedding_site, probability_site, attention_site, ff
 
 /// Values that the backward pass of a layer reads again.
 struct LayerRecord {
-  Matrix x, norm1, qkv, context, mid, norm2, pre, act;
+  Matrix x, norm1, raw_qkv, clipped_qkv, qkv, context, mid, norm2, pre, act;
   MixtureRecord mixture;
-  Matrix attention_sum, ffn_sum;                        // norms behind the residual
+  Matrix attention_sum, ffn_sum;                        // what norms behind the residual, or behind a branch, take
   Matrix query_latent, query_norm, kv_latent, kv_norm;  // latent attention
 };
 
@@ -88,13 +88,28 @@ class Pass {
 
   Matrix norm(const std::string& name, const Matrix& x) {
     const Matrix* beta = optional_weight(name + ".bias");
-    Matrix y = norm_forward(model_.norm, model_.norm_epsilon, x, weight(name + ".weight"), beta);
+    const Matrix* gamma = optional_weight(name + ".weight");
+    const Matrix ones = gamma == nullptr ? unit_weights(x.columns) : Matrix();
+    Matrix y = norm_forward(model_.norm, model_.norm_epsilon, x, gamma == nullptr ? ones : *gamma, beta);
     kept(y);
     return y;
   }
   Matrix norm_derivative(const std::string& name, const Matrix& dy, const Matrix& x) {
-    return norm_backward(model_.norm, model_.norm_epsilon, dy, x, weight(name + ".weight"), gradient(name + ".weight"),
+    const Matrix* gamma = optional_weight(name + ".weight");
+    if (gamma == nullptr) {
+      Matrix none(1, x.columns);
+      return norm_backward(model_.norm, model_.norm_epsilon, dy, x, unit_weights(x.columns), none, nullptr);
+    }
+    return norm_backward(model_.norm, model_.norm_epsilon, dy, x, *gamma, gradient(name + ".weight"),
                          optional_gradient(name + ".bias"));
+  }
+  static Matrix unit_weights(std::uint64_t n) {
+    Matrix ones(1, n);
+    std::fill(ones.values.begin(), ones.values.end(), 1.0);
+    return ones;
+  }
+  static void multiply(Matrix& m, double factor) {
+    for (double& x : m.values) x *= factor;
   }
 
   /// The value as it would be read again after being stored.
@@ -174,7 +189,10 @@ class Pass {
     const Matrix* position = optional_weight("embedding.position.weight");
     for (std::uint64_t p = 0; p < x.rows; ++p) {
       const auto token = static_cast<std::uint64_t>(data_.token(step_, sequence_, p));
-      for (std::uint64_t j = 0; j < x.columns; ++j) x(p, j) = word(token, j) + (position ? (*position)(p, j) : 0.0);
+      for (std::uint64_t j = 0; j < x.columns; ++j) {
+        x(p, j) = model_.embedding_scale * word(token, j) +
+                  (position != nullptr ? (*position)(p + model_.position_offset, j) : 0.0);
+      }
     }
     if (bert()) {
       const Matrix& kinds = weight("embedding.segment.weight");
@@ -182,6 +200,8 @@ class Pass {
         const auto segment = static_cast<std::uint64_t>(data_.segment(step_, sequence_, p));
         for (std::uint64_t j = 0; j < x.columns; ++j) x(p, j) += kinds(segment, j);
       }
+    }
+    if (bert() || model_.embedding_norm) {
       kept(x);
       embedded_ = x;
       x = norm("embedding.norm", x);
@@ -195,9 +215,11 @@ class Pass {
     apply_hidden_dropout(dx, embedding_site, 0);
     signal(dx);
     if (vit()) return embed_image_backward(dx);
-    if (bert()) {
+    if (bert() || model_.embedding_norm) {
       dx = norm_derivative("embedding.norm", dx, embedded_);
       signal(dx);
+    }
+    if (bert()) {
       Matrix& kinds = gradient("embedding.segment.weight");
       for (std::uint64_t p = 0; p < dx.rows; ++p) {
         const auto segment = static_cast<std::uint64_t>(data_.segment(step_, sequence_, p));
@@ -209,15 +231,14 @@ class Pass {
     for (std::uint64_t p = 0; p < dx.rows; ++p) {
       const auto token = static_cast<std::uint64_t>(data_.token(step_, sequence_, p));
       for (std::uint64_t j = 0; j < dx.columns; ++j) {
-        word(token, j) += dx(p, j);
-        if (position != nullptr) (*position)(p, j) += dx(p, j);
+        word(token, j) += model_.embedding_scale * dx(p, j);
+        if (position != nullptr) (*position)(p + model_.position_offset, j) += dx(p, j);
       }
     }
   }
 
   /// Packed queries, keys and values of x.
-  Matrix heads_of(std::uint64_t layer, const Matrix& x, LayerRecord& r) {
-    const std::string at = prefix(layer) + "attention.";
+  Matrix heads_of(std::uint64_t layer, const std::string& at, const Matrix& x, LayerRecord& r) {
     Matrix qkv;
     if (model_.latent) {
       const bool narrow = model_.latent->query_rank > 0;
@@ -233,15 +254,30 @@ class Pass {
       return qkv;
     }
     qkv = linear(at + "qkv", x);
+    if (model_.qkv_clip > 0.0) {
+      r.raw_qkv = qkv;
+      for (double& v : qkv.values) v = std::clamp(v, -model_.qkv_clip, model_.qkv_clip);
+    }
+    if (norms_heads(layer)) {
+      r.clipped_qkv = qkv;
+      qkv = query_key_norm_forward(model_, qkv, optional_weight(at + "query_norm.weight"),
+                                   optional_weight(at + "key_norm.weight"));
+      kept(qkv);
+    }
     if (rotates(model_, layer)) {
-      rotate(model_, qkv, theta_of(layer), 1.0);
+      rotate(model_, layer, qkv, 1.0);
       kept(qkv);
     }
     return qkv;
   }
+  /// Llama-4's norms without weights are those of layers that rotate.
+  [[nodiscard]] bool norms_heads(std::uint64_t layer) const {
+    return model_.query_key_norm != QueryKeyNorm::none &&
+           (model_.query_key_norm != QueryKeyNorm::unweighted || rotates(model_, layer));
+  }
   /// Goes from dqkv to dx.
-  Matrix heads_derivative(std::uint64_t layer, Matrix dqkv, const Matrix& x, const LayerRecord& r) {
-    const std::string at = prefix(layer) + "attention.";
+  Matrix heads_derivative(std::uint64_t layer, const std::string& at, Matrix dqkv, const Matrix& x,
+                          const LayerRecord& r) {
     if (model_.latent) {
       LatentHeads d = latent_heads_backward(model_, dqkv);
       signal(d.queries);
@@ -261,14 +297,22 @@ class Pass {
       return dx;
     }
     if (rotates(model_, layer)) {
-      rotate(model_, dqkv, theta_of(layer), -1.0);
+      rotate(model_, layer, dqkv, -1.0);
       signal(dqkv);
     }
+    if (norms_heads(layer)) {
+      dqkv =
+          query_key_norm_backward(model_, dqkv, r.clipped_qkv, optional_weight(at + "query_norm.weight"),
+                                  optional_weight(at + "key_norm.weight"), optional_gradient(at + "query_norm.weight"),
+                                  optional_gradient(at + "key_norm.weight"));
+      signal(dqkv);
+    }
+    if (model_.qkv_clip > 0.0) {
+      for (std::size_t i = 0; i < dqkv.values.size(); ++i) {
+        if (std::abs(r.raw_qkv.values[i]) > model_.qkv_clip) dqkv.values[i] = 0.0;
+      }
+    }
     return linear_derivative(at + "qkv", dqkv, x);
-  }
-  [[nodiscard]] double theta_of(std::uint64_t layer) const {
-    const bool own = is_local(model_, layer) && model_.local->rope_theta > 0.0;
-    return own ? model_.local->rope_theta : model_.rope_theta;
   }
   AttentionOf attention_of(std::uint64_t layer) const {
     return {layer, sequence_, key(probability_site, layer), optional_weight(prefix(layer) + "attention.sinks")};
@@ -276,7 +320,7 @@ class Pass {
   /// The attention part behind its norm, before dropout.
   Matrix attention(std::uint64_t layer, const Matrix& x, LayerRecord& r) {
     const std::string at = prefix(layer) + "attention.";
-    r.qkv = heads_of(layer, x, r);
+    r.qkv = heads_of(layer, at, x, r);
     r.context = attention_forward(model_, attention_of(layer), r.qkv);
     kept(r.context);
     return linear(at + "out", r.context);
@@ -289,7 +333,7 @@ class Pass {
     Matrix dqkv = attention_backward(model_, attention_of(layer), dcontext, r.qkv, r.context,
                                      optional_gradient(at + "sinks"), largest_signal_, probability);
     signal(dqkv);
-    return heads_derivative(layer, std::move(dqkv), x, r);
+    return heads_derivative(layer, at, std::move(dqkv), x, r);
   }
 
   /// BERT: mid = norm1(x + attention(x)), y = norm2(mid + feed-forward(mid)).
@@ -333,22 +377,52 @@ class Pass {
     return dx;
   }
 
+  [[nodiscard]] bool norms_before() const { return model_.branch_norms != BranchNorms::after; }
+  [[nodiscard]] bool norms_behind() const { return model_.branch_norms != BranchNorms::before; }
+  [[nodiscard]] bool one_norm() const { return model_.parallel == ParallelBranches::one_norm; }
+
+  /// The stream behind a branch: residual + scale dropout(norm(branch)).
+  Matrix ended(const std::string& name, Site site, std::uint64_t layer, Matrix branch, const Matrix& residual,
+               Matrix& normed) {
+    if (norms_behind()) {
+      kept(branch);
+      normed = branch;
+      branch = norm(name + ".out_norm", branch);
+    }
+    apply_hidden_dropout(branch, site, layer);
+    multiply(branch, model_.residual_scale);
+    add(branch, residual);
+    kept(branch);
+    return branch;
+  }
+  /// The branch's gradient from the stream's behind it.
+  Matrix ended_derivative(const std::string& name, Site site, std::uint64_t layer, Matrix branch,
+                          const Matrix& normed) {
+    apply_hidden_dropout(branch, site, layer);
+    multiply(branch, model_.residual_scale);
+    signal(branch);
+    if (!norms_behind()) return branch;
+    branch = norm_derivative(name + ".out_norm", branch, normed);
+    signal(branch);
+    return branch;
+  }
+
   Matrix layer_forward(std::uint64_t layer, const Matrix& x, LayerRecord& r) {
     if (bert()) return post_norm_forward(layer, x, r);
     const std::string at = prefix(layer);
     r.x = x;
-    r.norm1 = norm(at + "norm1", x);
-    r.mid = attention(layer, r.norm1, r);
-    apply_hidden_dropout(r.mid, attention_site, layer);
-    add(r.mid, x);
-    kept(r.mid);
-    r.norm2 = norm(at + "norm2", r.mid);
-    Matrix y =
-        is_mixture(model_, layer) ? mixture_forward(layer_pass(layer), r.norm2, r.mixture) : dense_forward(at, r);
-    apply_hidden_dropout(y, ffn_site, layer);
-    add(y, r.mid);
-    kept(y);
-    return y;
+    r.norm1 = norms_before() ? norm(at + "norm1", x) : x;
+    Matrix branch = attention(layer, r.norm1, r);
+    if (model_.parallel != ParallelBranches::none) {
+      r.norm2 = one_norm() ? r.norm1 : norm(at + "norm2", x);
+      add(branch, dense_forward(at, r));
+      kept(branch);
+      return ended(at + "attention", attention_site, layer, branch, x, r.attention_sum);
+    }
+    r.mid = ended(at + "attention", attention_site, layer, branch, x, r.attention_sum);
+    r.norm2 = norms_before() ? norm(at + "norm2", r.mid) : r.mid;
+    branch = is_mixture(model_, layer) ? mixture_forward(layer_pass(layer), r.norm2, r.mixture) : dense_forward(at, r);
+    return ended(at + "ffn", ffn_site, layer, branch, r.mid, r.ffn_sum);
   }
 
   Matrix dense_forward(const std::string& at, LayerRecord& r) {
@@ -378,19 +452,35 @@ class Pass {
   Matrix layer_backward(std::uint64_t layer, const Matrix& dy, const LayerRecord& r) {
     if (bert()) return post_norm_backward(layer, dy, r);
     const std::string at = prefix(layer);
-    Matrix branch = dy;  // through dropout into the feed-forward branch; the residual keeps dy
-    apply_hidden_dropout(branch, ffn_site, layer);
-    signal(branch);
-    const Matrix dnorm2 = is_mixture(model_, layer) ? mixture_backward(layer_pass(layer), branch, r.norm2, r.mixture)
-                                                    : dense_backward(at, branch, r);
-    Matrix dmid = norm_derivative(at + "norm2", dnorm2, r.mid);
+    if (model_.parallel != ParallelBranches::none) return parallel_backward(layer, dy, r);
+    Matrix branch = ended_derivative(at + "ffn", ffn_site, layer, dy, r.ffn_sum);  // the residual keeps dy
+    Matrix dmid = is_mixture(model_, layer) ? mixture_backward(layer_pass(layer), branch, r.norm2, r.mixture)
+                                            : dense_backward(at, branch, r);
+    if (norms_before()) dmid = norm_derivative(at + "norm2", dmid, r.mid);
     add(dmid, dy);
     signal(dmid);
-    branch = dmid;
-    apply_hidden_dropout(branch, attention_site, layer);
-    signal(branch);
-    Matrix dx = norm_derivative(at + "norm1", attention_derivative(layer, branch, r.norm1, r), r.x);
+    branch = ended_derivative(at + "attention", attention_site, layer, dmid, r.attention_sum);
+    Matrix dx = attention_derivative(layer, branch, r.norm1, r);
+    if (norms_before()) dx = norm_derivative(at + "norm1", dx, r.x);
     add(dx, dmid);
+    signal(dx);
+    return dx;
+  }
+
+  Matrix parallel_backward(std::uint64_t layer, const Matrix& dy, const LayerRecord& r) {
+    const std::string at = prefix(layer);
+    const Matrix branch = ended_derivative(at + "attention", attention_site, layer, dy, r.attention_sum);
+    Matrix dffn = dense_backward(at, branch, r);
+    Matrix dx = attention_derivative(layer, branch, r.norm1, r);
+    if (one_norm()) {
+      add(dx, dffn);
+      signal(dx);
+      dx = norm_derivative(at + "norm1", dx, r.x);
+    } else {
+      dx = norm_derivative(at + "norm1", dx, r.x);
+      add(dx, norm_derivative(at + "norm2", dffn, r.x));
+    }
+    add(dx, dy);
     signal(dx);
     return dx;
   }
@@ -461,6 +551,14 @@ class Pass {
     const Matrix normed = norm(asked.norm, x);
     Matrix logits = product_transposed(normed, weight(output_table()));
     if (const Matrix* bias = optional_weight("head.output.bias")) add_to_rows(logits, *bias);
+    multiply(logits, model_.logit_scale);
+    const double cap = model_.logit_softcap;
+    Matrix slope(logits.rows, logits.columns);  // of the capped logits by the raw ones
+    for (std::size_t i = 0; i < logits.values.size(); ++i) {
+      const double bent = cap > 0.0 ? std::tanh(logits.values[i] / cap) : 0.0;
+      if (cap > 0.0) logits.values[i] = cap * bent;
+      slope.values[i] = model_.logit_scale * (1.0 - bent * bent);
+    }
     for (std::uint64_t p = 0; p < logits.rows; ++p) {
       const std::uint64_t there = p + asked.ahead;
       const std::int32_t target = there < workload_.sequence_length ? data_.target(step_, sequence_, there) : -1;
@@ -478,6 +576,7 @@ class Pass {
       if (counts) logits(p, static_cast<std::uint64_t>(target)) -= share;
     }
     if (!backward) return {};
+    for (std::size_t i = 0; i < logits.values.size(); ++i) logits.values[i] *= slope.values[i];
     add_transposed_product(gradient(output_table()), logits, normed);
     if (Matrix* bias = optional_gradient("head.output.bias")) add_column_sums(*bias, logits);
     Matrix dnormed = product(logits, weight(output_table()));

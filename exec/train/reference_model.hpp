@@ -48,6 +48,10 @@ struct StorageRounding {
 ///     y_k    = layer(norm(h) W_1 + norm(word[token k ahead]) W_2),   the next module's h
 ///     loss  += w / D sum over valid positions of -log softmax(norm(y_k) table^T)[target k ahead] / count_k
 ///
+/// That is the usual decoder. ModelSpec names what else layers may have: where norms stand and which parameters they
+/// have, norms of queries and keys, branches side by side (which share one dropout), scales of embedding, branches and
+/// logits, and caps.
+///
 /// BERT: x also has segment[kind of token] and a norm before dropout;
 /// mid = norm1(x + ..attention of x..), y = norm2(mid + ..feed-forward of mid..); the
 /// head is norm(gelu(y W + b)) table^T + b; queries see all keys.  ViT: x is
@@ -56,7 +60,7 @@ struct StorageRounding {
 /// rotated key x E for all heads (core/program/lower/latent_attention.hpp).
 ///
 /// Rotation of a head's feature pair (i, i + d/2) at position p by the angle
-/// p theta^(-2i/d).  gelu in its tanh form; swiglu is silu(gate) * up.
+/// p theta^(-2i/d).  gelu in its tanh form; swiglu is silu(gate) * up, geglu gelu(gate) * up.
 /// Dropout keeps an element when its key's uniform number is at least the rate
 /// and scales it by 1 / (1 - rate); keys use global element indices:
 ///

@@ -35,12 +35,13 @@ OperandsByAxes sums_of(const State& c, const Chunk& bucket) {
   return sums;
 }
 
-/// With sequence parallelism, tensor ranks hold parts of the sum for parameters that are the same on all of them.
+/// Tensor ranks hold parts of the sum for parameters that are the same on all of them: with sequence parallelism for
+/// all, otherwise for those of summed segments.
 std::vector<Operand> replicated_of(const State& c, const Chunk& bucket) {
   std::vector<Operand> operands;
   for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
     for (const ParameterSegment& s : c.program.parameter_tables[m.table].segments) {
-      if (!s.replicated) continue;
+      if (!s.replicated || !(c.sequence_parallel || s.summed)) continue;
       operands.push_back(c.zero >= 2 ? own_part(c, m.gradients, s, View::Use::accumulate, shift)
                                      : whole(m.gradients, s, View::Use::accumulate, shift));
     }
@@ -56,7 +57,7 @@ BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket, Gradien
   const auto after_products = [&] {
     for (const Lane lane : product_lanes(c)) b.after_tail(lane);
   };
-  if (c.sequence_parallel && !each_microbatch) {
+  if (c.sums_over_tensor && !each_microbatch) {
     const std::vector<Operand> operands = replicated_of(c, bucket);
     if (!operands.empty()) b.collective(Collective::Kind::all_reduce, c.tensor_group, operands);
   }
@@ -101,7 +102,7 @@ BlockId build_combine(State& c, std::uint32_t stage, const Chunk& bucket) {
   const auto after_scatters = [&] {
     for (const Lane lane : c.shares.scatter_lanes) b.after_tail(lane);
   };
-  if (c.sequence_parallel) {
+  if (c.sums_over_tensor) {
     const std::vector<Operand> operands = replicated_of(c, bucket);
     after_scatters();
     if (!operands.empty()) b.collective(Collective::Kind::all_reduce, c.tensor_group, operands);
@@ -118,7 +119,7 @@ BlockId build_sum_pipes(State& c, std::uint32_t stage, const Chunk& bucket) {
   BlockBuilder b(c, "gradients.sum_pipes", Pass::optimizer, Section::reductions, stage);
   for (const Lane lane : c.shares.gradient_sum_lanes) b.after_tail(lane);
   for (const Lane lane : product_lanes(c)) b.after_tail(lane);
-  if (c.sequence_parallel) b.after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
+  if (c.sums_over_tensor) b.after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
   b.after_tail({LaneKind::compute, 0});
   std::vector<Operand> operands;
   for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
@@ -168,7 +169,7 @@ bool alike(const State& c, const Chunk& a, const Chunk& b) {
 
 bool gathers_updated(const State& c) { return c.zero == 1 || c.zero == 2; }
 
-bool combines(const State& c) { return c.zero >= 2 && (c.sequence_parallel || c.shares.left_to_sum); }
+bool combines(const State& c) { return c.zero >= 2 && (c.sums_over_tensor || c.shares.left_to_sum); }
 
 std::vector<Chunk> build_buckets(State& c, std::uint32_t stage, const Chunk& chunk) {
   const double least = c.plan.gradient_bucket->base();

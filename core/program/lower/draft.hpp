@@ -29,6 +29,21 @@ struct Operand {
   return {b, View::Use::accumulate, shift, 0, 0, {}};
 }
 
+/// A few operands of one op, of which some depend on the model.
+class OperandArray {
+ public:
+  OperandArray(std::initializer_list<Operand> operands) { add(operands); }
+  void add(const Operand& operand) { list_[count_++] = operand; }
+  void add(std::initializer_list<Operand> operands) {
+    for (const Operand& each : operands) add(each);
+  }
+  operator std::span<const Operand>() const { return {list_, count_}; }
+
+ private:
+  Operand list_[8];
+  std::size_t count_ = 0;
+};
+
 /// Operands of collectives, grouped by the axes of the collective; axes stand in the order in which they came.
 struct OperandsByAxes {
   std::vector<std::pair<AxisList, std::vector<Operand>>> all;

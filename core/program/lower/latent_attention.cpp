@@ -1,6 +1,7 @@
 #include "core/program/lower/latent_attention.hpp"
 
 #include "core/program/lower/attention.hpp"
+#include "core/program/lower/rotation.hpp"
 
 namespace orrery::lowering {
 namespace {
@@ -116,7 +117,7 @@ Product LatentProjections::stream_queries(const Module& of) const {
 Kernel LatentProjections::heads(KernelKind kind, Pass pass) const {
   Kernel k = attention_kernel(c_, local_heads(c_), kind, pass);
   k.columns = c_.model.latent->rope_dim;
-  k.parameter = c_.model.rope_theta;
+  set_rotation(c_, 0, k);  // no layer of latent attention is local
   return k;
 }
 

@@ -16,12 +16,15 @@ bool routes_alike(const Workload& w, const Mixture& m) {
          tokens * m.per_token % m.experts == 0;
 }
 
+constexpr ExpertMatrix up_matrix{"ffn.experts.up.weight", "ffn.experts.up.bias", true};
+constexpr ExpertMatrix down_matrix{"ffn.experts.down.weight", "ffn.experts.down.bias", false};
+
 }  // namespace
 
 MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
     : s_(s),
       m_(*s.model.mixture),
-      swiglu_(s.model.activation == Activation::swiglu),
+      gated_(is_gated(s.model.activation)),
       learned_(s.workload.routing.kind == Routing::Kind::learned),
       parts_(s.plan.mesh.size(Axis::expert)),
       local_(m_.experts / parts_),
@@ -54,7 +57,7 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
   slots_ = parts_ * groups * most;
   filled_ = static_cast<double>(groups) * kept;
 
-  const std::uint64_t h = s.model.hidden, k = m_.per_token, up = (swiglu_ ? 2 : 1) * width_;
+  const std::uint64_t h = s.model.hidden, k = m_.per_token, up = (gated_ ? 2 : 1) * width_;
   const auto by_token = [&](const char* name, Role role, DType dtype, std::uint64_t width, bool cut) {
     return s.activation(name, role, Scope::layer_microbatch, dtype, {width, width, {}, false}, cut);
   };
@@ -94,24 +97,30 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
     return layer_buffer(s, name, Role::workspace, s.act, s.tokens * width);
   };
   if (shared_ > 0) {
-    const std::uint64_t shared_up = (swiglu_ ? 2 : 1) * shared_;
+    const std::uint64_t shared_up = (gated_ ? 2 : 1) * shared_;
     shared_pre_ = layer_buffer(s, "shared.pre", Role::activation, s.act, s.tokens * shared_up);
     shared_act_ = layer_buffer(s, "shared.act", Role::activation, s.act, s.tokens * shared_);
-    shared_out_ = workspace("shared.out", h);
+    shared_out_ =
+        layer_buffer(s, "shared.out", m_.shared_gate ? Role::activation : Role::workspace, s.act, s.tokens * h);
     shared_act_gradient_ = workspace("shared.act.gradient", shared_);
-    if (swiglu_) shared_pre_gradient_ = workspace("shared.pre.gradient", shared_up);
+    if (gated_) shared_pre_gradient_ = workspace("shared.pre.gradient", shared_up);
     shared_input_gradient_ = workspace("shared.input.gradient", h);
   }
   returned_gradient_ = by_slot("experts.returned.gradient", Role::workspace, h);
   made_gradient_ = several ? by_slot("experts.out.gradient", Role::workspace, h) : returned_gradient_;
   act_gradient_ = by_slot("experts.act.gradient", Role::workspace, width_);
-  if (swiglu_) pre_gradient_ = by_slot("experts.pre.gradient", Role::workspace, up);
+  if (gated_) pre_gradient_ = by_slot("experts.pre.gradient", Role::workspace, up);
   arrived_gradient_ = by_slot("experts.in.gradient", Role::workspace, h);
   sent_gradient_ = several ? by_slot("experts.sent.gradient", Role::workspace, h) : arrived_gradient_;
   gates_gradient_ = by_token("router.gates.gradient", Role::workspace, s.state, k, false);
   gates_part_gradient_ =
       sp ? by_token("router.gates.part.gradient", Role::workspace, s.state, k, true) : gates_gradient_;
   logits_gradient_ = by_token("router.logits.gradient", Role::workspace, s.state, m_.experts, sp);
+  if (m_.shared_gate) gate_ = std::make_unique<SharedGate>(s, norm2_out);
+}
+
+double MixtureLayer::bias_scale(const ExpertMatrix& m) const {
+  return m.widens || s_.tensor == 1 ? 0.0 : 1.0 / s_.tensor;
 }
 
 // --- kernels -------------------------------------------------------------------
@@ -159,10 +168,24 @@ Kernel MixtureLayer::expert_kernel(Pass pass, std::uint64_t rows, std::uint64_t 
   return k;
 }
 
-void MixtureLayer::expert_forward(BlockBuilder& b, const char* weight, BufferId x, BufferId y, std::uint64_t in,
+void MixtureLayer::expert_forward(BlockBuilder& b, const ExpertMatrix& m, BufferId x, BufferId y, std::uint64_t in,
                                   std::uint64_t out) {
-  b.compute(expert_kernel(Pass::forward, slots_, out, in),
-            {read(x), weight_of(s_, s_.layer, weight), read(expert_ids_), write(y)});
+  Kernel k = expert_kernel(Pass::forward, slots_, out, in);
+  OperandArray operands{read(x), weight_of(s_, s_.layer, m.weight), read(expert_ids_), write(y)};
+  if (m_.expert_bias) {
+    k.options.bias = true;
+    k.scale = bias_scale(m);
+    operands.add(weight_of(s_, s_.layer, m.bias));
+  }
+  b.compute(k, operands);
+}
+
+void MixtureLayer::expert_bias(BlockBuilder& b, const ExpertMatrix& m, BufferId dy, std::uint64_t out) {
+  if (!m_.expert_bias) return;
+  Kernel k = s_.kernel(KernelKind::expert_bias_backward, Pass::weight_gradient, slots_, out);
+  k.batch = local_;
+  k.scale = bias_scale(m);
+  b.compute(k, {read(dy), read(expert_ids_), gradient_of(s_, s_.layer, m.bias)});
 }
 
 void MixtureLayer::expert_input(BlockBuilder& b, const char* weight, BufferId dy, BufferId dx, std::uint64_t in,
@@ -178,15 +201,14 @@ void MixtureLayer::expert_weight(BlockBuilder& b, const char* weight, BufferId x
 }
 
 void MixtureLayer::activate(BlockBuilder& b, std::uint64_t rows, std::uint64_t width, BufferId pre, BufferId act) {
-  b.compute(s_.kernel(swiglu_ ? KernelKind::swiglu_forward : KernelKind::gelu_forward, Pass::forward, rows, width),
+  b.compute(s_.kernel(activation_kernel(s_.model.activation, false), Pass::forward, rows, width),
             {read(pre), write(act)});
 }
 
 BufferId MixtureLayer::activate_back(BlockBuilder& b, std::uint64_t rows, std::uint64_t width, BufferId pre,
                                      BufferId dact, BufferId dpre) {
-  const Kernel k =
-      s_.kernel(swiglu_ ? KernelKind::swiglu_backward : KernelKind::gelu_backward, Pass::input_gradient, rows, width);
-  if (!swiglu_) {
+  const Kernel k = s_.kernel(activation_kernel(s_.model.activation, true), Pass::input_gradient, rows, width);
+  if (!gated_) {
     b.compute(k, {read(pre), update(dact)});
     return dact;
   }
@@ -195,7 +217,7 @@ BufferId MixtureLayer::activate_back(BlockBuilder& b, std::uint64_t rows, std::u
 }
 
 Product MixtureLayer::shared_up() const {
-  return {&s_.layer, "ffn.shared.up.weight", nullptr, s_.model.hidden, (swiglu_ ? 2 : 1) * shared_, true};
+  return {&s_.layer, "ffn.shared.up.weight", nullptr, s_.model.hidden, (gated_ ? 2 : 1) * shared_, true};
 }
 Product MixtureLayer::shared_down() const {
   return {&s_.layer, "ffn.shared.down.weight", nullptr, shared_, s_.model.hidden, false};
@@ -229,10 +251,15 @@ void MixtureLayer::route(BlockBuilder& b) {
 }
 
 void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
-  const std::uint64_t h = s_.model.hidden, k = m_.per_token, up = (swiglu_ ? 2 : 1) * width_;
+  const std::uint64_t h = s_.model.hidden, k = m_.per_token, up = (gated_ ? 2 : 1) * width_;
   b.compute(s_.kernel(KernelKind::gemm, Pass::forward, s_.rows, m_.experts, s_.hidden_width),
             {read(norm2_out_), weight_of(s_, s_.layer, "ffn.router.weight"), write(logits_)});
   if (s_.grid) b.seam(Collective::Kind::all_reduce, s_.column_group, {update(logits_)});
+  if (m_.router_bias) {
+    b.compute(s_.kernel(KernelKind::bias_forward, Pass::forward, s_.rows, m_.experts),
+              {weight_of(s_, s_.layer, "ffn.router.bias"), update(logits_)});
+  }
+  if (gate_) gate_->logits_forward(b);
   route(b);
   b.compute(gates_kernel(KernelKind::gates_forward, Pass::forward),
             {read(logits_), own(choice_, k), write(gates_part_)});
@@ -243,15 +270,17 @@ void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
     shared_sharding().forward(s_, b, shared_up(), x, shared_pre_);
     activate(b, s_.tokens, shared_, shared_pre_, shared_act_);
     shared_sharding().forward(s_, b, shared_down(), shared_act_, shared_out_);
+    if (gate_) gate_->forward(b, shared_out_);
   }
-  expert_forward(b, "ffn.experts.up.weight", arrived_, pre_, h, up);
+  expert_forward(b, up_matrix, arrived_, pre_, h, up);
   activate(b, slots_, width_, pre_, act_);
-  expert_forward(b, "ffn.experts.down.weight", act_, made_, width_, h);
+  expert_forward(b, down_matrix, act_, made_, width_, h);
   send(b, made_, returned_);
   Kernel combine = tokens_kernel(KernelKind::combine_forward, Pass::forward, h);
   if (shared_ > 0) {
     combine.options.residual = true;
-    b.compute(combine, {read(returned_), read(slot_ids_), read(gates_), read(shared_out_), write(y)});
+    b.compute(combine,
+              {read(returned_), read(slot_ids_), read(gates_), read(gate_ ? gate_->gated() : shared_out_), write(y)});
   } else {
     b.compute(combine, {read(returned_), read(slot_ids_), read(gates_), write(y)});
   }
@@ -260,7 +289,7 @@ void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
 // --- backward ------------------------------------------------------------------
 
 void MixtureLayer::backward(BlockBuilder& b, BlockBuilder& w, Operand dy, BufferId x, BufferId dx) {
-  const std::uint64_t h = s_.model.hidden, up = (swiglu_ ? 2 : 1) * width_;
+  const std::uint64_t h = s_.model.hidden, up = (gated_ ? 2 : 1) * width_;
   b.compute(tokens_kernel(KernelKind::combine_backward, Pass::input_gradient, h),
             {dy, read(returned_), read(slot_ids_), read(gates_), write(returned_gradient_), write(gates_gradient_)});
   send(b, returned_gradient_, made_gradient_);
@@ -271,18 +300,21 @@ void MixtureLayer::backward(BlockBuilder& b, BlockBuilder& w, Operand dy, Buffer
     b.seam(Collective::Kind::all_reduce, sum_group(), {update(gates_gradient_)});
   }
   if (shared_ > 0) {
-    shared_sharding().input_gradient(s_, b, shared_down(), dy, shared_act_gradient_);
-    shared_sharding().weight_gradient(s_, w, shared_down(), shared_act_, dy);
+    const Operand dshared = gate_ ? gate_->backward(b, dy, shared_out_) : dy;
+    shared_sharding().input_gradient(s_, b, shared_down(), dshared, shared_act_gradient_);
+    shared_sharding().weight_gradient(s_, w, shared_down(), shared_act_, dshared);
     const BufferId dpre = activate_back(b, s_.tokens, shared_, shared_pre_, shared_act_gradient_, shared_pre_gradient_);
     shared_sharding().input_gradient(s_, b, shared_up(), read(dpre), shared_input_gradient_);
     shared_sharding().weight_gradient(s_, w, shared_up(), x, read(dpre));
   }
-  expert_input(b, "ffn.experts.down.weight", made_gradient_, act_gradient_, width_, h);
-  expert_weight(w, "ffn.experts.down.weight", act_, made_gradient_, width_, h);
+  expert_input(b, down_matrix.weight, made_gradient_, act_gradient_, width_, h);
+  expert_weight(w, down_matrix.weight, act_, made_gradient_, width_, h);
+  expert_bias(b, down_matrix, made_gradient_, h);
   const BufferId dpre = activate_back(b, slots_, width_, pre_, act_gradient_, pre_gradient_);
-  expert_input(b, "ffn.experts.up.weight", dpre, arrived_gradient_, h, up);
+  expert_input(b, up_matrix.weight, dpre, arrived_gradient_, h, up);
   send(b, arrived_gradient_, sent_gradient_);
-  expert_weight(w, "ffn.experts.up.weight", arrived_, dpre, h, up);  // beside the messages
+  expert_weight(w, up_matrix.weight, arrived_, dpre, h, up);  // beside the messages
+  expert_bias(b, up_matrix, dpre, up);
   Kernel dispatch = tokens_kernel(KernelKind::dispatch_backward, Pass::input_gradient, h);
   if (shared_ > 0) {
     dispatch.options.residual = true;
@@ -307,11 +339,16 @@ void MixtureLayer::router_gradients(BlockBuilder& b, BlockBuilder& w) {
   if (gates.options.loads) operands[n++] = read(loads_);
   operands[n++] = write(logits_gradient_);
   b.compute(gates, std::span<const Operand>(operands, n));
+  if (m_.router_bias) {
+    b.compute(s_.kernel(KernelKind::bias_backward, Pass::weight_gradient, s_.rows, m_.experts),
+              {read(logits_gradient_), gradient_of(s_, s_.layer, "ffn.router.bias")});
+  }
   // A gradient in the memory of the weight comes after the last op that reads the weight.
   if (!s_.program[s_.layer.whole_gradients].reuses) router_weight(w);
 }
 
 void MixtureLayer::router_weight(BlockBuilder& w) {
+  if (gate_) gate_->weight_gradient(w);
   Kernel weight = s_.kernel(KernelKind::gemm, Pass::weight_gradient, s_.hidden_width, m_.experts, s_.rows);
   weight.options.transpose_a = true;
   w.compute(weight, {read(norm2_out_), read(logits_gradient_), gradient_of(s_, s_.layer, "ffn.router.weight")});
@@ -321,6 +358,7 @@ void MixtureLayer::router_backward(BlockBuilder& b, BlockBuilder& w, BufferId dx
   Kernel k = s_.kernel(KernelKind::gemm, Pass::input_gradient, s_.rows, s_.hidden_width, m_.experts);
   k.options.transpose_b = true;
   b.compute(k, {read(logits_gradient_), weight_of(s_, s_.layer, "ffn.router.weight"), update(dx)});
+  if (gate_) gate_->input_gradient(b, dx);
   if (s_.program[s_.layer.whole_gradients].reuses) router_weight(w);
 }
 

@@ -1,8 +1,19 @@
 #pragma once
 
+#include <memory>
+
+#include "core/program/lower/shared_gate.hpp"
 #include "core/program/lower/tensor.hpp"
 
 namespace orrery::lowering {
+
+/// One of an expert's two matrices, and its bias. Results of the second are parts of a sum over tensor ranks, so each
+/// rank adds a part of its bias.
+struct ExpertMatrix {
+  const char* weight;
+  const char* bias;
+  bool widens;
+};
 
 /// The routed part of a layer, in place of a dense feed-forward part: the
 /// compute order and its seams.
@@ -40,9 +51,11 @@ class MixtureLayer {
   void route(BlockBuilder&);
   /// The kernel of the forward product, or with the transposed factor that of a gradient.
   [[nodiscard]] Kernel expert_kernel(Pass, std::uint64_t rows, std::uint64_t columns, std::uint64_t depth) const;
-  void expert_forward(BlockBuilder&, const char* weight, BufferId x, BufferId y, std::uint64_t in, std::uint64_t out);
+  void expert_forward(BlockBuilder&, const ExpertMatrix&, BufferId x, BufferId y, std::uint64_t in, std::uint64_t out);
   void expert_input(BlockBuilder&, const char* weight, BufferId dy, BufferId dx, std::uint64_t in, std::uint64_t out);
   void expert_weight(BlockBuilder&, const char* weight, BufferId x, BufferId dy, std::uint64_t in, std::uint64_t out);
+  void expert_bias(BlockBuilder&, const ExpertMatrix&, BufferId dy, std::uint64_t out);
+  [[nodiscard]] double bias_scale(const ExpertMatrix&) const;
   void activate(BlockBuilder&, std::uint64_t rows, std::uint64_t width, BufferId pre, BufferId act);
   /// Returns the gradient before the activation: `dact` itself, or `dpre`.
   BufferId activate_back(BlockBuilder&, std::uint64_t rows, std::uint64_t width, BufferId pre, BufferId dact,
@@ -58,7 +71,7 @@ class MixtureLayer {
 
   State& s_;
   const Mixture& m_;
-  bool swiglu_;
+  bool gated_;
   bool learned_;          ///< scores decide who visits whom; sizes are then upper bounds
   std::uint32_t parts_;   ///< ranks that share the experts
   std::uint32_t local_;   ///< experts on one of them
@@ -66,6 +79,7 @@ class MixtureLayer {
   double filled_;         ///< how many of these hold a token: mean over ranks and layers (learned: at most)
   std::uint64_t width_;   ///< of an expert on one rank
   std::uint64_t shared_;  ///< of the shared experts on one rank
+  std::unique_ptr<SharedGate> gate_;
   GroupId expert_group_{};
   BufferId norm2_out_;
   BufferId choice_part_{}, sent_ids_{}, loads_{};  ///< learned

@@ -59,7 +59,7 @@ namespace {
 void after_reductions(const State& c, BlockBuilder& b) {
   for (const Lane lane : c.shares.gradient_sum_lanes) b.enter_after_tail(lane);
   for (const Lane lane : product_lanes(c)) b.enter_after_tail(lane);
-  if (c.sequence_parallel) b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
+  if (c.sums_over_tensor) b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
   if (c.tied_apart || c.two_way) {
     b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::pipeline)});
   }

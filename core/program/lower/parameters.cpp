@@ -4,6 +4,7 @@
 #include "core/program/factored.hpp"
 #include "core/program/flat_parts.hpp"
 #include "core/program/lower/state.hpp"
+#include "core/program/lower/tensor.hpp"
 #include "core/program/moment_scales.hpp"
 
 namespace orrery::lowering {
@@ -27,6 +28,17 @@ class TableBuilder {
   void segment(bool decay, bool replicated, bool counted = true) {
     close();
     table_.segments.push_back({table_.count, 0, decay, replicated && (context_.tensor > 1 || context_.grid), counted});
+  }
+  /// Parameters that are the same on tensor ranks, each of which makes a part of their gradient.
+  void summed_segment() {
+    segment(false, true);
+    table_.segments.back().summed = context_.tensor > 1;
+  }
+  /// Weights, and the bias, that norms of the model have.
+  void norm(const std::string& name, const ShardDim& features) {
+    const ModelSpec& m = context_.model;
+    if (m.norm_weight) slice(name + ".weight", {features}, Init::ones);
+    if (norms_shift(m)) slice(name + ".bias", {features}, Init::zeros);
   }
   void slice(std::string name, Shard shard, Init init, double scale = 0.0) {
     const std::uint64_t count = local_count(shard, context_.program.mesh);
@@ -97,21 +109,49 @@ void mixture_slices(TableBuilder& t, const State& c, double residual) {
   const AxisList parts = {c.grid ? Axis::column : Axis::tensor};
   const ShardDim width = cut(x.ffn, parts);
   const ShardDim shared = cut(x.shared_ffn, parts);
-  const bool swiglu = m.activation == Activation::swiglu;
+  const bool gated = is_gated(m.activation);
   if (c.grid) t.segment(true, true);  // what stands before is cut by rows too
   if (x.shared_ffn > 0) {
-    t.slice("ffn.shared.up.weight", swiglu ? Shard{whole(m.hidden), whole(2), shared} : Shard{whole(m.hidden), shared},
+    t.slice("ffn.shared.up.weight", gated ? Shard{whole(m.hidden), whole(2), shared} : Shard{whole(m.hidden), shared},
             Init::normal, deviation);
     t.slice("ffn.shared.down.weight", {shared, whole(m.hidden)}, Init::normal, residual);
   }
   if (!c.grid) t.segment(true, true);
   t.slice("ffn.router.weight", {cut(m.hidden, c.layout.stream_features), whole(x.experts)}, Init::normal, deviation);
+  if (x.shared_gate) {
+    t.slice("ffn.shared.gate.weight", {cut(m.hidden, c.layout.stream_features), whole(1)}, Init::normal, deviation);
+  }
   t.segment(true, false);
   const ShardDim experts = cut(x.experts, {Axis::expert});
   t.slice("ffn.experts.up.weight",
-          swiglu ? Shard{experts, whole(m.hidden), whole(2), width} : Shard{experts, whole(m.hidden), width},
+          gated ? Shard{experts, whole(m.hidden), whole(2), width} : Shard{experts, whole(m.hidden), width},
           Init::normal, deviation);
   t.slice("ffn.experts.down.weight", {experts, width, whole(m.hidden)}, Init::normal, residual);
+}
+
+/// Biases of experts: those of the product that widens are cut as it is. Tensor ranks each add a part of the others
+/// to their parts of a sum.
+void expert_bias_slices(TableBuilder& t, const State& c) {
+  const ModelSpec& m = c.model;
+  const ShardDim experts = cut(m.mixture->experts, {Axis::expert}), width = cut(m.mixture->ffn, {Axis::tensor});
+  t.segment(false, false);
+  t.slice("ffn.experts.up.bias", is_gated(m.activation) ? Shard{experts, whole(2), width} : Shard{experts, width},
+          Init::zeros);
+  t.summed_segment();
+  t.slice("ffn.experts.down.bias", {experts, whole(m.hidden)}, Init::zeros);
+}
+
+/// Weights of norms of queries and keys: one for all heads, or as the heads are cut.
+void query_key_norm_slices(TableBuilder& t, const State& c) {
+  const ModelSpec& m = c.model;
+  const bool each = m.query_key_norm == QueryKeyNorm::head;
+  const auto weights = [&](const char* name, std::uint64_t heads) {
+    t.slice(name, each ? Shard{whole(m.head_dim)} : Shard{cut(heads, c.layout.wide_features), whole(m.head_dim)},
+            Init::ones);
+  };
+  if (each) t.summed_segment();
+  weights("attention.query_norm.weight", m.heads);
+  weights("attention.key_norm.weight", m.kv_heads);
 }
 
 /// The product of queries: from a latent vector, cut by heads, or from the stream, like any product that widens.
@@ -152,7 +192,7 @@ ParameterTable layer_table(const State& c, bool mixture) {
   const std::uint64_t query = m.heads * value_width(m);
   const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
   const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
-  const bool swiglu = m.activation == Activation::swiglu;
+  const bool gated = is_gated(m.activation);
   const TensorLayout& l = c.layout;
   TableBuilder t(c, m.mixture && !mixture ? "layer.dense" : "layer", c.chunk);
   const auto matrices = [&] {
@@ -168,7 +208,7 @@ ParameterTable layer_table(const State& c, bool mixture) {
     t.slice("attention.out.weight", {cut(query, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
     if (mixture) {
       mixture_slices(t, c, residual);
-    } else if (swiglu) {
+    } else if (gated) {
       t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), whole(2), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
     } else {
       t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
@@ -182,28 +222,34 @@ ParameterTable layer_table(const State& c, bool mixture) {
   const auto vectors = [&] {
     t.segment(false, false);
     if (m.sinks) t.slice("attention.sinks", {cut(m.heads, l.wide_features)}, Init::normal, deviation);
-    if (m.biases.in_layers()) {
+    if (m.biases.qkv) {
       t.slice("attention.qkv.bias", {cut(m.kv_heads, l.wide_features), whole(group_width)}, Init::zeros);
-      if (swiglu) {
-        t.slice("ffn.up.bias", {whole(2), cut(m.ffn, l.wide_features)}, Init::zeros);
-      } else {
-        t.slice("ffn.up.bias", {cut(m.ffn, l.wide_features)}, Init::zeros);
-      }
     }
+    if (m.biases.ffn && !mixture) {
+      const ShardDim width = cut(m.ffn, l.wide_features);
+      t.slice("ffn.up.bias", gated ? Shard{whole(2), width} : Shard{width}, Init::zeros);
+    }
+    if (m.query_key_norm == QueryKeyNorm::whole) query_key_norm_slices(t, c);
     t.segment(false, true);
     if (m.latent) {
       if (m.latent->query_rank > 0) t.slice("attention.query_norm.weight", {whole(m.latent->query_rank)}, Init::ones);
       t.slice("attention.kv_norm.weight", {whole(m.latent->kv_rank)}, Init::ones);
       if (c.grid) t.segment(false, true);  // others are cut by features
     }
-    t.slice("norm1.weight", {cut(m.hidden, l.stream_features)}, Init::ones);
-    if (m.norm == Norm::layer_norm) t.slice("norm1.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
-    t.slice("norm2.weight", {cut(m.hidden, l.stream_features)}, Init::ones);
-    if (m.norm == Norm::layer_norm) t.slice("norm2.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
-    if (m.biases.in_layers()) {
-      t.slice("attention.out.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
-      t.slice("ffn.down.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
+    const ShardDim features = cut(m.hidden, l.stream_features);
+    if (m.branch_norms != BranchNorms::after) {
+      t.norm("norm1", features);
+      if (m.parallel != ParallelBranches::one_norm) t.norm("norm2", features);
     }
+    if (m.branch_norms != BranchNorms::before) {
+      t.norm("attention.out_norm", features);
+      t.norm("ffn.out_norm", features);
+    }
+    if (m.biases.out) t.slice("attention.out.bias", {features}, Init::zeros);
+    if (m.biases.ffn && !mixture) t.slice("ffn.down.bias", {features}, Init::zeros);
+    if (mixture && m.mixture->router_bias) t.slice("ffn.router.bias", {whole(m.mixture->experts)}, Init::zeros);
+    if (m.query_key_norm == QueryKeyNorm::head) query_key_norm_slices(t, c);
+    if (mixture && m.mixture->expert_bias) expert_bias_slices(t, c);
   };
   // The gradients that a split pass makes first are a copy by itself, which begins where the table does.
   if (splits_copies(c)) {
@@ -237,16 +283,14 @@ ParameterTable embedding_table(const State& c) {
   }
   t.segment(true, true);
   if (c.model.positions == PositionEncoding::learned) {
-    t.slice("position.weight", {whole(c.model.max_positions), cut(c.model.hidden, c.layout.stream_features)},
+    t.slice("position.weight",
+            {whole(c.model.max_positions + m.position_offset), cut(c.model.hidden, c.layout.stream_features)},
             Init::normal, deviation);
   }
   const ShardDim features = cut(m.hidden, c.layout.stream_features);
   if (bert) t.slice("segment.weight", {whole(m.segments), features}, Init::normal, deviation);
   t.segment(false, true);
-  if (bert) {
-    t.slice("norm.weight", {features}, Init::ones);
-    t.slice("norm.bias", {features}, Init::zeros);
-  }
+  if (bert || m.embedding_norm) t.norm("norm", features);
   if (vit) {
     t.slice("patch.bias", {features}, Init::zeros);
     t.slice("class.weight", {features}, Init::zeros);
@@ -264,8 +308,7 @@ ParameterTable prediction_table(const State& c) {
   t.slice("token_projection.weight", {whole(m.hidden), whole(m.hidden)}, Init::normal, deviation);
   t.segment(false, true);
   for (const char* norm : {"hidden_norm", "token_norm", "output_norm"}) {
-    t.slice(std::string(norm) + ".weight", {whole(m.hidden)}, Init::ones);
-    if (m.norm == Norm::layer_norm) t.slice(std::string(norm) + ".bias", {whole(m.hidden)}, Init::zeros);
+    t.norm(norm, whole(m.hidden));
   }
   return t.finish();
 }
@@ -283,7 +326,7 @@ ParameterTable head_table(const State& c) {
     t.segment(true, true);
     t.slice("dense.weight", {whole(c.model.hidden), features}, Init::normal, deviation);
   }
-  if (c.model.architecture != Architecture::decoder) {
+  if (has_head_bias(c.model)) {
     t.segment(false, false);
     ShardDim logits = vocabulary_shard(c).dims[0];
     logits.split = c.layout.wide_features;
@@ -291,8 +334,7 @@ ParameterTable head_table(const State& c) {
   }
   t.segment(false, true);
   if (c.model.architecture == Architecture::bert) t.slice("dense.bias", {features}, Init::zeros);
-  t.slice("norm.weight", {features}, Init::ones);
-  if (c.model.norm == Norm::layer_norm) t.slice("norm.bias", {features}, Init::zeros);
+  t.norm("norm", features);
   return t.finish();
 }
 

@@ -117,7 +117,10 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
     if (in_grid && !contains(layout.stream_sequences, axis) && !contains(layout.wide_sequences, axis)) continue;
     if (plan.mesh.size(axis) > 1) token_axes.axis[token_axes.count++] = axis;
   }
-  reduce_gradients = !token_axes.empty() || sequence_parallel || two_way;
+  sums_over_tensor =
+      sequence_parallel ||
+      (tensor > 1 && (model.query_key_norm == QueryKeyNorm::head || (model.mixture && model.mixture->expert_bias)));
+  reduce_gradients = !token_axes.empty() || sums_over_tensor || two_way;
   clip = workload.clip_norm.has_value();
   scaled = workload.precision == Precision::fp16;
   factor = clip || scaled;

@@ -261,6 +261,7 @@ struct State {
   std::uint32_t heads, kv_heads;  ///< local
   std::uint64_t qkv_width, context_width, ffn, vocabulary;  ///< local
   bool sequence_parallel;
+  bool sums_over_tensor;  ///< tensor ranks have parts of gradients of parameters that are the same on all of them
   AxisList shard_axes;    ///< shard_axes_of(plan)
   bool shard_states;      ///< ZeRO over more than one rank
   std::uint32_t zero;     ///< ZeRO stage; 0 where no two ranks share states

@@ -15,6 +15,49 @@ const TensorSharding& tensor_sharding(TensorAlgorithm algorithm) {
   return tensor_1d();
 }
 
+namespace {
+
+Operand at(const NormSite& site, Operand parameter) {
+  parameter.layer_shift = site.layer_shift;
+  return parameter;
+}
+
+}  // namespace
+
+void note_norm_parameters(const ModelSpec& m, Kernel& k) {
+  k.options.unweighted = !m.norm_weight;
+  k.options.unbiased = m.norm_weight && m.norm == Norm::layer_norm && !m.norm_bias;
+}
+
+Operand norm_gamma(const State& c, const NormSite& site) { return at(site, weight_of(c, *site.module, site.weight)); }
+
+void add_norm_weights(const State& c, const NormSite& site, OperandArray& operands) {
+  if (c.model.norm_weight) operands.add(norm_gamma(c, site));
+  if (norms_shift(c.model)) operands.add(at(site, weight_of(c, *site.module, site.bias)));
+}
+
+void add_norm_gradients(const State& c, const NormSite& site, OperandArray& operands) {
+  if (c.model.norm_weight) operands.add(at(site, gradient_of(c, *site.module, site.weight)));
+  if (norms_shift(c.model)) operands.add(at(site, gradient_of(c, *site.module, site.bias)));
+}
+
+bool shares_gradient(const State& c, const NormSite& site) {
+  return c.model.norm_weight && c.program[gradient_of(c, *site.module, site.weight).buffer].reuses.has_value();
+}
+
+KernelKind activation_kernel(Activation activation, bool backward) {
+  switch (activation) {
+    case Activation::gelu: return backward ? KernelKind::gelu_backward : KernelKind::gelu_forward;
+    case Activation::swiglu: return backward ? KernelKind::swiglu_backward : KernelKind::swiglu_forward;
+    case Activation::geglu: return backward ? KernelKind::geglu_backward : KernelKind::geglu_forward;
+    case Activation::relu: return backward ? KernelKind::relu_backward : KernelKind::relu_forward;
+    case Activation::squared_relu:
+      return backward ? KernelKind::squared_relu_backward : KernelKind::squared_relu_forward;
+  }
+  ORRERY_ASSERT(false, activation);
+  return KernelKind::gelu_forward;
+}
+
 Operand weight_of(const State& c, const Module& module, std::string_view slice) {
   const auto p = c.parameter(module, slice);
   return {module.whole_weights, View::Use::read, 0, p.offset, p.count, {}};

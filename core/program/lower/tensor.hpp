@@ -19,6 +19,8 @@ struct Product {
   bool transposed = false;  ///< the head, whose matrix is stored like the word table
   Scope scope = Scope::layer_microbatch;
   std::uint64_t rows = 0;  ///< rows on a rank, the first of its buffers; 0: all tokens
+  /// The product, or its input gradient, is added to what another has made: branches side by side (1D alone).
+  bool adds = false;
 };
 
 /// A norm's kernels and operands, for layers and head alike.
@@ -30,6 +32,26 @@ struct NormSite {
   Scope scope = Scope::layer_microbatch;
   std::int8_t layer_shift = 0;  ///< to the layer that has the parameters
 };
+
+/// Whether the model's norms have a gamma, and whether they have a beta too.
+[[nodiscard]] inline bool norms_shift(const ModelSpec& m) {
+  return m.norm_weight && m.norm_bias && m.norm == Norm::layer_norm;
+}
+/// Whether each word, or class, has a bias in the head.
+[[nodiscard]] inline bool has_head_bias(const ModelSpec& m) {
+  return m.architecture != Architecture::decoder || m.biases.head;
+}
+/// Says in the kernel which parameters the norm has.
+void note_norm_parameters(const ModelSpec&, Kernel&);
+[[nodiscard]] Operand norm_gamma(const State&, const NormSite&);
+/// Its gamma and beta, where it has them, or their gradients.
+void add_norm_weights(const State&, const NormSite&, OperandArray&);
+void add_norm_gradients(const State&, const NormSite&, OperandArray&);
+/// Whether the gradient of its gamma lies in the memory of the weights.
+[[nodiscard]] bool shares_gradient(const State&, const NormSite&);
+
+/// Kernel of an activation.
+[[nodiscard]] KernelKind activation_kernel(Activation, bool backward);
 
 /// A tensor-parallel algorithm: what its axes cut, and what ranks do where a single device has a matrix product, a norm
 /// or a word table.

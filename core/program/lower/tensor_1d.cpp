@@ -4,11 +4,6 @@ namespace orrery::lowering {
 
 namespace {
 
-Operand at(const NormSite& site, Operand parameter) {
-  parameter.layer_shift = site.layer_shift;
-  return parameter;
-}
-
 /// Megatron's columns, then rows (Shoeybi et al., arXiv 1909.08053): one product
 /// on each rank; callers sum or gather between them.
 class Megatron final : public TensorSharding {
@@ -28,7 +23,7 @@ class Megatron final : public TensorSharding {
       k.options.bias = true;
       b.compute(k, {read(x), w, write(y), weight_of(c, *p.module, p.bias)});
     } else {
-      b.compute(k, {read(x), w, write(y)});
+      b.compute(k, {read(x), w, p.adds ? update(y) : write(y)});
     }
   }
 
@@ -36,7 +31,7 @@ class Megatron final : public TensorSharding {
     Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, c.tokens, p.in, p.out);
     k.compute = compute_type(c, p);
     k.options.transpose_b = !p.transposed;
-    b.compute(k, {dy, weight_of(c, *p.module, p.weight), write(dx)});
+    b.compute(k, {dy, weight_of(c, *p.module, p.weight), p.adds ? update(dx) : write(dx)});
   }
 
   void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, Operand dy) const override {
@@ -53,39 +48,40 @@ class Megatron final : public TensorSharding {
     Kernel k = c.kernel(layer ? KernelKind::layer_norm_forward : KernelKind::rms_norm_forward, Pass::forward, c.rows,
                         c.model.hidden);
     k.parameter = c.model.norm_epsilon;
-    const Operand gamma = at(site, weight_of(c, *site.module, site.weight));
-    if (layer) {
-      b.compute(k, {x, gamma, at(site, weight_of(c, *site.module, site.bias)), y, stats});
-    } else {
-      b.compute(k, {x, gamma, y, stats});
-    }
+    note_norm_parameters(c.model, k);
+    OperandArray operands{x};
+    add_norm_weights(c, site, operands);
+    operands.add({y, stats});
+    b.compute(k, operands);
   }
 
   void norm_backward(State& c, BlockBuilder& b, const NormSite& site, Operand dy, Operand x, Operand stats, Operand dx,
                      std::optional<Operand> residual) const override {
     const bool layer = c.model.norm == Norm::layer_norm;
-    const Operand dgamma = at(site, gradient_of(c, *site.module, site.weight));
     Kernel weight = c.kernel(layer ? KernelKind::layer_norm_backward_weight : KernelKind::rms_norm_backward_weight,
                              Pass::weight_gradient, c.rows, c.model.hidden);
+    note_norm_parameters(c.model, weight);
     const auto weight_gradient = [&] {
-      if (layer) {
-        b.compute(weight, {dy, x, stats, dgamma, at(site, gradient_of(c, *site.module, site.bias))});
-      } else {
-        b.compute(weight, {dy, x, stats, dgamma});
-      }
+      if (!c.model.norm_weight) return;
+      OperandArray operands{dy, x, stats};
+      add_norm_gradients(c, site, operands);
+      b.compute(weight, operands);
     };
     // A gradient in the memory of the weight comes after the last op that reads the weight.
-    const bool shared = c.program[dgamma.buffer].reuses.has_value();
+    const bool shared = shares_gradient(c, site);
     if (!shared) weight_gradient();
     Kernel input = c.kernel(layer ? KernelKind::layer_norm_backward_input : KernelKind::rms_norm_backward_input,
                             Pass::input_gradient, c.rows, c.model.hidden);
-    const Operand gamma = at(site, weight_of(c, *site.module, site.weight));
+    input.options.unweighted = !c.model.norm_weight;
+    OperandArray operands{dy, x};
+    if (c.model.norm_weight) operands.add(norm_gamma(c, site));
+    operands.add(stats);
     if (residual) {
       input.options.residual = true;
-      b.compute(input, {dy, x, gamma, stats, *residual, dx});
-    } else {
-      b.compute(input, {dy, x, gamma, stats, dx});
+      operands.add(*residual);
     }
+    operands.add(dx);
+    b.compute(input, operands);
     if (shared) weight_gradient();
   }
 

@@ -8,26 +8,30 @@ void build_embedding(State& c) {
   const bool bert = m.architecture == Architecture::bert;
   const bool sp = c.sequence_parallel;
   const bool learned = m.positions == PositionEncoding::learned;
+  const bool normed = bert || m.embedding_norm, scaled = m.embedding_scale != 1.0;
   const bool drop = c.workload.hidden_dropout > 0;
   const ShardDim feature{m.hidden, m.hidden, c.layout.stream_features, false};
   const BufferId tokens = c.activation("tokens", Role::data, Scope::microbatch, DType::i32, {1, 1, {}, false}, false);
   const BufferId mask =
       drop ? c.activation("embedding.mask", Role::activation, Scope::microbatch, DType::u8, feature, sp) : BufferId{};
-  // BERT adds an embedding of the token's kind, and the stream begins behind a norm.
+  // BERT adds an embedding of the token's kind. The stream may begin behind a norm.
   const auto rows = [&](const char* name, Role role) {
     return c.activation(name, role, Scope::microbatch, c.act, feature, sp);
   };
-  const BufferId sum = bert ? rows("embedding.sum", Role::activation) : c.hidden;
-  const BufferId gradient = bert ? rows("embedding.sum.gradient", Role::workspace) : c.hidden_gradient;
+  const BufferId sum = normed ? rows("embedding.sum", Role::activation) : c.hidden;
+  const BufferId gradient = normed ? rows("embedding.sum.gradient", Role::workspace) : c.hidden_gradient;
   const BufferId whole =
       sp ? c.activation("embedding.whole", Role::workspace, Scope::microbatch, c.act, feature, false) : sum;
   const BufferId segments =
       bert ? c.activation("segments", Role::data, Scope::microbatch, DType::i32, {1, 1, {}, false}, sp) : BufferId{};
-  const BufferId stats =
-      bert ? flat_buffer(c, "embedding.norm.stats", Role::statistic, Scope::microbatch, c.state, 2 * c.rows)
-           : BufferId{};
+  const BufferId stats = normed ? flat_buffer(c, "embedding.norm.stats", Role::statistic, Scope::microbatch, c.state,
+                                              (m.norm == Norm::layer_norm ? 2 : 1) * c.rows)
+                                : BufferId{};
   const NormSite norm{&c.embedding, "norm.weight", "norm.bias", "embedding.norm", Scope::microbatch};
   Kernel segment = c.kernel(KernelKind::segment_forward, Pass::forward, c.rows, c.hidden_width, m.segments);
+  Kernel position = c.kernel(KernelKind::position_forward, Pass::forward, c.rows, c.hidden_width, m.position_offset);
+  Kernel scale = c.kernel(KernelKind::multiply, Pass::forward, c.rows, c.hidden_width);
+  scale.scale = m.embedding_scale;
   Kernel dropout = c.kernel(KernelKind::dropout_forward, Pass::forward, c.rows, c.hidden_width);
   dropout.options.dropout = true;
   dropout.parameter = c.workload.hidden_dropout;
@@ -40,15 +44,13 @@ void build_embedding(State& c) {
   } else if (c.tensor > 1) {
     f.seam(Collective::Kind::all_reduce, {update(sum)});
   }
-  if (learned) {
-    f.compute(c.kernel(KernelKind::position_forward, Pass::forward, c.rows, c.hidden_width),
-              {update(sum), weight_of(c, c.embedding, "position.weight")});
-  }
+  if (scaled) f.compute(scale, {read(sum), write(sum)});
+  if (learned) f.compute(position, {update(sum), weight_of(c, c.embedding, "position.weight")});
   if (bert) {
     f.compute(c.kernel(KernelKind::load_segments, Pass::forward, c.rows, 1), {write(segments)});
     f.compute(segment, {read(segments), update(sum), weight_of(c, c.embedding, "segment.weight")});
-    c.sharding.norm_forward(c, f, norm, read(sum), write(c.hidden), write(stats));
   }
+  if (normed) c.sharding.norm_forward(c, f, norm, read(sum), write(c.hidden), write(stats));
   if (drop) f.compute(dropout, {update(c.hidden), write(mask)});
 
   BlockBuilder b(c, "embedding.backward", Pass::weight_gradient, Section::model);
@@ -57,17 +59,24 @@ void build_embedding(State& c) {
     dropout.pass = Pass::input_gradient;
     b.compute(dropout, {read(c.hidden_gradient), read(mask), write(c.hidden_gradient)});
   }
-  if (bert) {
+  if (normed) {
     b.compute(c.kernel(KernelKind::fill, Pass::input_gradient, c.rows, c.hidden_width), {write(gradient)});
     c.sharding.norm_backward(c, b, norm, read(c.hidden_gradient), read(sum), read(stats), update(gradient),
                              std::nullopt);
+  }
+  if (bert) {
     segment.kind = KernelKind::segment_backward;
     segment.pass = Pass::weight_gradient;
     b.compute(segment, {read(segments), read(gradient), gradient_of(c, c.embedding, "segment.weight")});
   }
   if (learned) {
-    b.compute(c.kernel(KernelKind::position_backward, Pass::weight_gradient, c.rows, c.hidden_width),
-              {read(gradient), gradient_of(c, c.embedding, "position.weight")});
+    position.kind = KernelKind::position_backward;
+    position.pass = Pass::weight_gradient;
+    b.compute(position, {read(gradient), gradient_of(c, c.embedding, "position.weight")});
+  }
+  if (scaled) {
+    scale.pass = Pass::input_gradient;
+    b.compute(scale, {read(gradient), write(gradient)});
   }
   if (sp) {
     b.seam(Collective::Kind::all_gather, {read(gradient), write(whole)});

@@ -43,6 +43,9 @@ class Head {
     Kernel load = c_.kernel(KernelKind::load_targets, Pass::loss, asked_, 1);
     load.site = static_cast<std::uint8_t>(prediction);
     f.compute(load, {write(targets_)});
+    if (m_.logit_scale != 1.0 || m_.logit_softcap > 0.0) {
+      f.compute(capped(entropy(KernelKind::scale_logits)), {update(logits_)});
+    }
     f.compute(entropy(KernelKind::cross_entropy_max), {read(logits_), write(max_)});
     const bool cut_vocabulary = group_size(c_.program[c_.vocabulary_group], c_.plan.mesh) > 1;
     if (cut_vocabulary) {
@@ -63,7 +66,7 @@ class Head {
     BlockBuilder b(c_, name(prediction) + ".backward", Pass::input_gradient, Section::model);
     // The count was summed at the start of the step.
     if (c_.is_several(c_.batch_group)) b.enter_after_tail(collective_lane(c_.program, c_.batch_group));
-    Kernel ce = entropy(KernelKind::cross_entropy_backward);
+    Kernel ce = capped(entropy(KernelKind::cross_entropy_backward));
     if (prediction > 0) ce.parameter = prediction_weight(m_, c_.workload);
     const Operand count = of(prediction, c_.scalar.count, c_.scalar.prediction_count, View::Use::read);
     if (c_.scaled) {
@@ -158,7 +161,7 @@ class Head {
     return prediction == 0 ? Operand{models, use, 0, 0, 0, {}} : Operand{modules, use, 0, prediction - 1, 1, {}};
   }
   /// A bias for each word or class.
-  [[nodiscard]] bool bias() const { return bert_ || vit_; }
+  [[nodiscard]] bool bias() const { return has_head_bias(m_); }
   /// 1D adds the bias in the product; a grid makes the product in parts, so its bias comes after the sum.
   [[nodiscard]] bool own_product() const { return bias() && !c_.grid; }
   [[nodiscard]] Operand asked_rows() const { return {gathered_, View::Use::read, 0, 0, asked_ * c_.hidden_width, {}}; }
@@ -172,6 +175,13 @@ class Head {
             true,           true,          scope_,  vit_ ? asked_ : 0};
   }
   [[nodiscard]] Kernel entropy(KernelKind kind) const { return c_.kernel(kind, Pass::loss, asked_, c_.vocabulary); }
+
+  /// With the scale and the bound of logits.
+  [[nodiscard]] Kernel capped(Kernel k) const {
+    if (m_.logit_scale != 1.0) k.scale = m_.logit_scale;
+    k.softcap = m_.logit_softcap;
+    return k;
+  }
 
   State& c_;
   const ModelSpec& m_;

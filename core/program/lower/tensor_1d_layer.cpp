@@ -1,6 +1,9 @@
 #include "core/program/lower/attention.hpp"
+#include "core/program/lower/branch_end.hpp"
+#include "core/program/lower/head_vectors.hpp"
 #include "core/program/lower/latent_attention.hpp"
 #include "core/program/lower/mixture_layer.hpp"
+#include "core/program/lower/rotation.hpp"
 #include "core/program/lower/tensor_1d.hpp"
 
 #include <algorithm>
@@ -11,7 +14,7 @@ namespace {
 /// Declarations of layers' buffers and the compute order of the two blocks of each kind.
 class Layer {
  public:
-  explicit Layer(State& c) : c_(c), hidden_(c.hidden), gradient_(c.hidden_gradient) { declare(); }
+  explicit Layer(State& c) : c_(c), ends_(c), hidden_(c.hidden), gradient_(c.hidden_gradient) { declare(); }
 
   void build() {
     for (const LayerKind& kind : c_.kinds) {
@@ -19,6 +22,7 @@ class Layer {
       kind_ = &kind;
       module_ = &(c_.*kind.module);
       mixes_ = kind.mixture;
+      layer_ = kind.layers.front();
       build(kind);
     }
   }
@@ -47,8 +51,14 @@ class Layer {
 
   static Lane receive_lane(TransferLane lane) { return {LaneKind::transfer, static_cast<std::uint8_t>(lane)}; }
   [[nodiscard]] bool drop_hidden() const { return c_.workload.hidden_dropout > 0; }
-  [[nodiscard]] bool swiglu() const { return c_.model.activation == Activation::swiglu; }
-  [[nodiscard]] bool bias() const { return c_.model.biases.in_layers(); }
+  [[nodiscard]] bool scales() const { return c_.model.residual_scale != 1.0; }
+  [[nodiscard]] bool gated() const { return is_gated(c_.model.activation); }
+  [[nodiscard]] bool parallel() const { return c_.model.parallel != ParallelBranches::none; }
+  /// Whether the feed-forward part has a norm of its own in front; side by side, both branches may share one.
+  [[nodiscard]] bool norms_before() const { return c_.model.branch_norms != BranchNorms::after; }
+  [[nodiscard]] bool norms_ffn() const { return norms_before() && c_.model.parallel != ParallelBranches::one_norm; }
+  [[nodiscard]] bool norms_behind() const { return c_.model.branch_norms != BranchNorms::before; }
+  [[nodiscard]] bool normed_heads() const { return heads_ && HeadVectors::norms(c_.model, rotates(c_.model, layer_)); }
   [[nodiscard]] bool has_mixtures() const { return c_.model.mixture.has_value(); }
   [[nodiscard]] bool has_dense() const { return !has_mixtures() || mixes_kinds(c_.model); }
 
@@ -64,8 +74,8 @@ class Layer {
     };
     const bool sp = c_.sequence_parallel;
     const std::uint64_t statistics = c_.rows * (m.norm == Norm::layer_norm ? 2 : 1);
-    norm1_out_ = stream("norm1.out", Role::activation, c_.act, sp);
-    norm1_stats_ = flat("norm1.stats", Role::statistic, c_.state, statistics);
+    norm1_out_ = norms_before() ? stream("norm1.out", Role::activation, c_.act, sp) : hidden_;
+    if (norms_before()) norm1_stats_ = flat("norm1.stats", Role::statistic, c_.state, statistics);
     qkv_ = flat("qkv", Role::activation, c_.act, c_.tokens * c_.qkv_width);
     const ShardDim position = position_dim(c_, Rows::context);
     const ShardDim sequence = wide_sequences(c_);
@@ -76,11 +86,13 @@ class Layer {
     context_ = c_.activation("context", Role::activation, Scope::layer_microbatch, c_.act,
                              {query, query, c_.layout.wide_features, false}, false);
     c_.program.buffers[index(context_)].shard->dims[1] = sequence;
-    attention_out_ = stream("attention.out", Role::workspace, c_.act, false);
-    if (drop_hidden()) attention_mask_ = stream("attention.out.mask", Role::activation, DType::u8, sp);
-    mid_ = stream("mid", Role::activation, c_.act, sp);
-    norm2_out_ = stream("norm2.out", Role::activation, c_.act, sp);
-    norm2_stats_ = flat("norm2.stats", Role::statistic, c_.state, statistics);
+    // A norm behind a branch needs the branch's sum again.
+    const Role summed_role = norms_behind() ? Role::activation : Role::workspace;
+    attention_end_.out = stream("attention.out", sp ? Role::workspace : summed_role, c_.act, false);
+    if (drop_hidden()) attention_end_.mask = stream("attention.out.mask", Role::activation, DType::u8, sp);
+    if (!parallel()) mid_ = stream("mid", Role::activation, c_.act, sp);
+    norm2_out_ = norms_ffn() ? stream("norm2.out", Role::activation, c_.act, sp) : parallel() ? norm1_out_ : mid_;
+    if (norms_ffn()) norm2_stats_ = flat("norm2.stats", Role::statistic, c_.state, statistics);
     if (has_mixtures()) {
       mixture_ = std::make_unique<MixtureLayer>(c_, norm2_out_);
       // Attention's buffer does not serve here: a message or product left out must not find that content in its place.
@@ -98,34 +110,48 @@ class Layer {
       ffn_pre_ = flat("ffn.pre", Role::activation, c_.act, c_.tokens * up_width());
       ffn_act_ = flat("ffn.act", Role::activation, c_.act, c_.tokens * c_.ffn);
     }
-    ffn_out_ = stream("ffn.out", Role::workspace, c_.act, false);
-    if (drop_hidden()) ffn_mask_ = stream("ffn.out.mask", Role::activation, DType::u8, sp);
+    if (!parallel()) ffn_end_.out = stream("ffn.out", sp ? Role::workspace : summed_role, c_.act, false);
+    if (drop_hidden() && !parallel()) ffn_end_.mask = stream("ffn.out.mask", Role::activation, DType::u8, sp);
     if (sp) {
       gathered_ = stream("gathered", Role::workspace, c_.act, false);
       gathered_gradient_ = stream("gathered.gradient", Role::workspace, c_.act, false);
-      attention_gathered_gradient_ = split() || has_mixtures()
-                                         ? stream("attention.gathered.gradient", Role::workspace, c_.act, false)
-                                         : gathered_gradient_;
-      attention_part_ = stream("attention.part", Role::workspace, c_.act, true);
-      ffn_part_ = stream("ffn.part", Role::workspace, c_.act, true);
+      attention_end_.whole = split() || has_mixtures()
+                                 ? stream("attention.gathered.gradient", Role::workspace, c_.act, false)
+                                 : gathered_gradient_;
+      attention_end_.part = stream("attention.part", summed_role, c_.act, true);
+      if (!parallel()) ffn_end_.part = stream("ffn.part", summed_role, c_.act, true);
       input_part_ = stream("input.gradient.part", Role::workspace, c_.act, true);
     }
     const bool recomputes = std::find(c_.recomputes.begin(), c_.recomputes.end(), true) != c_.recomputes.end();
     if (c_.plan.recompute == Recompute::full && recomputes)
       c_.recomputed = stream("recomputed", Role::workspace, c_.act, sp);
-    if (drop_hidden()) {
-      branch_gradient_ = stream("branch.gradient", Role::workspace, c_.act, sp);
-      attention_branch_gradient_ =
-          split() ? stream("attention.branch.gradient", Role::workspace, c_.act, sp) : branch_gradient_;
+    if (drop_hidden() || scales()) {
+      ffn_end_.dropped = stream("branch.gradient", Role::workspace, c_.act, sp);
+      attention_end_.dropped =
+          split() && !parallel() ? stream("attention.branch.gradient", Role::workspace, c_.act, sp) : ffn_end_.dropped;
     }
-    if (split()) mid_gradient_ = stream("mid.gradient", Role::workspace, c_.act, sp);
+    if (split() && (!parallel() || norms_ffn())) mid_gradient_ = stream("mid.gradient", Role::workspace, c_.act, sp);
     if (has_dense()) ffn_act_gradient_ = flat("ffn.act.gradient", Role::workspace, c_.act, c_.tokens * c_.ffn);
-    if (swiglu() && has_dense())
+    if (gated() && has_dense())
       ffn_pre_gradient_ = flat("ffn.pre.gradient", Role::workspace, c_.act, c_.tokens * up_width());
     context_gradient_ = flat("context.gradient", Role::workspace, c_.act, c_.tokens * c_.context_width);
     qkv_gradient_ = flat("qkv.gradient", Role::workspace, c_.act, c_.tokens * c_.qkv_width);
     // Rotations are turned back by positions, which the cut tells.
     if (c_.context > 1 || m.latent) c_.program.buffers[index(qkv_gradient_)].shard = c_.program[qkv_].shard;
+    if (norms_behind()) {
+      const auto behind = [&](BranchEnd& end, const std::string& name, const char* weight, const char* bias) {
+        end.norm = NormSite{nullptr, weight, bias, name == "ffn" ? "ffn.out_norm" : "attention.out_norm"};
+        end.normed = stream((name + ".normed").c_str(), Role::workspace, c_.act, sp);
+        end.stats = flat((name + ".out_norm.stats").c_str(), Role::statistic, c_.state, statistics);
+        end.normed_gradient = stream((name + ".normed.gradient").c_str(), Role::workspace, c_.act, sp);
+      };
+      behind(attention_end_, "attention", "attention.out_norm.weight", "attention.out_norm.bias");
+      behind(ffn_end_, "ffn", "ffn.out_norm.weight", "ffn.out_norm.bias");
+    }
+    attention_end_.site = 2;
+    ffn_end_.site = 3;
+    ffn_end_.whole = gathered_gradient_;
+    if (HeadVectors::needed(m)) heads_ = std::make_unique<HeadVectors>(c_, qkv_, qkv_gradient_);
     if (m.latent) latent_ = std::make_unique<LatentProjections>(c_, norm1_out_, qkv_, qkv_gradient_);
     input_gradient_ = stream("input.gradient", Role::workspace, c_.act, false);
     if (c_.grid) {
@@ -135,108 +161,100 @@ class Layer {
       };
       const AxisList& wide = c_.layout.wide_features;
       if (has_dense()) tell(ffn_act_gradient_, {m.ffn, m.ffn, wide, false});
-      if (swiglu() && has_dense()) tell(ffn_pre_gradient_, {2 * m.ffn, 2 * m.ffn, wide, false});
+      if (gated() && has_dense()) tell(ffn_pre_gradient_, {2 * m.ffn, 2 * m.ffn, wide, false});
       tell(context_gradient_, {query, query, wide, false});
       if (!m.latent) tell(qkv_gradient_, {m.kv_heads * group_width, m.kv_heads * group_width, wide, false});
     }
   }
 
-  [[nodiscard]] std::uint64_t up_width() const { return swiglu() ? 2 * c_.ffn : c_.ffn; }
+  [[nodiscard]] std::uint64_t up_width() const { return gated() ? 2 * c_.ffn : c_.ffn; }
 
   // --- forward -----------------------------------------------------------
 
   void emit_forward(BlockBuilder& b) {
-    c_.sharding.norm_forward(c_, b, norm1(), read(hidden_), write(norm1_out_), write(norm1_stats_));
-    if (latent_) {
-      latent_->forward(b, *module_, latent_->widens_stream() ? gathered(b, norm1_out_, gathered_) : norm1_out_);
-    } else {
-      c_.sharding.forward(c_, b, qkv(), gathered(b, norm1_out_, gathered_), qkv_);
+    set_norms();
+    if (norms_before()) {
+      c_.sharding.norm_forward(c_, b, norm1(), read(hidden_), write(norm1_out_), write(norm1_stats_));
     }
-    if (!latent_ && kind_->rotates) {
-      Kernel rope = attention_kernel(c_, local_heads(c_), KernelKind::rope_forward, Pass::forward);
-      rope.parameter = rope_theta();
-      b.compute(rope, {update(qkv_)});
+    BufferId x1 = norm1_out_;
+    if (!latent_ || latent_->widens_stream()) x1 = gathered(b, norm1_out_, gathered_);
+    if (latent_) {
+      latent_->forward(b, *module_, x1);
+    } else {
+      make_heads(b, x1);
     }
     attention_->forward(b, attention_operands());
-    // The product is row-parallel and gives partial sums; the bias is added after the sum.
-    c_.sharding.forward(c_, b, out(), context_, attention_out_);
-    const BufferId attention = summed(b, attention_out_, attention_part_);
-    residual(b, attention, "attention.out.bias", read(hidden_), write(mid_), attention_mask_, 2);
-
-    c_.sharding.norm_forward(c_, b, norm2(), read(mid_), write(norm2_out_), write(norm2_stats_));
+    c_.sharding.forward(c_, b, out(), context_, attention_end_.out);
+    if (parallel()) {
+      if (norms_ffn()) {
+        c_.sharding.norm_forward(c_, b, norm2(), read(hidden_), write(norm2_out_), write(norm2_stats_));
+      }
+      dense_forward(b, norms_ffn() ? gathered(b, norm2_out_, gathered_) : x1, attention_end_.out);
+      ends_.close(b, *module_, attention_end_, {{out_bias(), down_bias()}}, read(hidden_), write(hidden_, 1));
+      return;
+    }
+    ends_.close(b, *module_, attention_end_, {{out_bias()}}, read(hidden_), write(mid_));
+    if (norms_ffn()) c_.sharding.norm_forward(c_, b, norm2(), read(mid_), write(norm2_out_), write(norm2_stats_));
     if (mixes_ && c_.grid) {
       gather_features(c_, b, Pass::forward, read(norm2_out_), mixture_in_);
       mixture_->forward(b, mixture_in_.rows, mixture_out_.rows);
-      sum_features(c_, b, Pass::forward, mixture_out_, ffn_out_);
+      sum_features(c_, b, Pass::forward, mixture_out_, ffn_end_.out);
     } else if (mixes_) {
-      mixture_->forward(b, gathered(b, norm2_out_, mixture_gathered_), ffn_out_);
+      mixture_->forward(b, gathered(b, norm2_out_, mixture_gathered_), ffn_end_.out);
     } else {
-      const BufferId x2 = gathered(b, norm2_out_, gathered_);
-      c_.sharding.forward(c_, b, up(), x2, ffn_pre_);
-      b.compute(
-          c_.kernel(swiglu() ? KernelKind::swiglu_forward : KernelKind::gelu_forward, Pass::forward, c_.tokens, c_.ffn),
-          {read(ffn_pre_), write(ffn_act_)});
-      c_.sharding.forward(c_, b, down(), ffn_act_, ffn_out_);
+      dense_forward(b, gathered(b, norm2_out_, gathered_), ffn_end_.out);
     }
-    const BufferId ffn = summed(b, ffn_out_, ffn_part_);
-    residual(b, ffn, "ffn.down.bias", read(mid_), write(hidden_, 1), ffn_mask_, 3);
+    ends_.close(b, *module_, ffn_end_, {{down_bias()}}, read(mid_), write(hidden_, 1));
   }
 
-  [[nodiscard]] double rope_theta() const {
-    const ModelSpec& m = c_.model;
-    return kind_->local && m.local->rope_theta > 0.0 ? m.local->rope_theta : m.rope_theta;
+  /// Packed queries, keys and values of x.
+  void make_heads(BlockBuilder& b, BufferId x) {
+    c_.sharding.forward(c_, b, qkv(), x, heads_ ? heads_->product(normed_heads()) : qkv_);
+    if (heads_) heads_->forward(b, *module_, normed_heads());
+    if (rotates(c_.model, layer_)) {
+      b.compute(rope_kernel(c_, layer_, KernelKind::rope_forward, Pass::forward), {update(qkv_)});
+    }
   }
+
+  /// The dense feed-forward part; side by side, its result is added to attention's.
+  void dense_forward(BlockBuilder& b, BufferId x, BufferId y) {
+    c_.sharding.forward(c_, b, up(), x, ffn_pre_);
+    b.compute(c_.kernel(activation_kernel(c_.model.activation, false), Pass::forward, c_.tokens, c_.ffn),
+              {read(ffn_pre_), write(ffn_act_)});
+    c_.sharding.forward(c_, b, down(), ffn_act_, y);
+  }
+
   [[nodiscard]] Product qkv() const {
-    return {module_,         "attention.qkv.weight", bias() ? "attention.qkv.bias" : nullptr,
+    return {module_,         "attention.qkv.weight", c_.model.biases.qkv ? "attention.qkv.bias" : nullptr,
             c_.hidden_width, c_.qkv_width,           true};
   }
   [[nodiscard]] Product out() const {
     return {module_, "attention.out.weight", nullptr, c_.context_width, c_.hidden_width, false};
   }
   [[nodiscard]] Product up() const {
-    return {module_, "ffn.up.weight", bias() ? "ffn.up.bias" : nullptr, c_.hidden_width, up_width(), true};
+    return {module_, "ffn.up.weight", c_.model.biases.ffn ? "ffn.up.bias" : nullptr, c_.hidden_width, up_width(), true};
   }
-  [[nodiscard]] Product down() const { return {module_, "ffn.down.weight", nullptr, c_.ffn, c_.hidden_width, false}; }
+  [[nodiscard]] Product down() const {
+    Product p{module_, "ffn.down.weight", nullptr, c_.ffn, c_.hidden_width, false};
+    p.adds = parallel();
+    return p;
+  }
+  [[nodiscard]] const char* out_bias() const { return c_.model.biases.out ? "attention.out.bias" : nullptr; }
+  [[nodiscard]] const char* down_bias() const { return c_.model.biases.ffn && !mixes_ ? "ffn.down.bias" : nullptr; }
   [[nodiscard]] NormSite norm1() const { return {module_, "norm1.weight", "norm1.bias", "norm1"}; }
   [[nodiscard]] NormSite norm2() const { return {module_, "norm2.weight", "norm2.bias", "norm2"}; }
+  /// Norms behind branches have their weights in the module of the kind that is built.
+  void set_norms() {
+    for (BranchEnd* end : {&attention_end_, &ffn_end_}) {
+      if (end->norm) end->norm->module = module_;
+    }
+  }
 
   /// The whole of a tensor that sequence parallelism keeps cut by positions.
   BufferId gathered(BlockBuilder& b, BufferId part, BufferId whole) {
     if (!c_.sequence_parallel) return part;
     b.seam(Collective::Kind::all_gather, {read(part), write(whole)});
     return whole;
-  }
-
-  /// Sum of every tensor rank's partial products, whole or cut by positions.
-  BufferId summed(BlockBuilder& b, BufferId partial, BufferId part) {
-    if (c_.tensor == 1) return partial;
-    if (!c_.sequence_parallel) {
-      b.seam(Collective::Kind::all_reduce, {update(partial)});
-      return partial;
-    }
-    b.seam(Collective::Kind::reduce_scatter, {read(partial), write(part)});
-    return part;
-  }
-
-  void residual(BlockBuilder& b, BufferId x, const char* bias_slice, Operand residual_in, Operand out, BufferId mask,
-                std::uint8_t site) {
-    Kernel k = c_.kernel(KernelKind::residual_forward, Pass::forward, c_.rows, c_.hidden_width);
-    Operand operands[5];
-    std::size_t n = 0;
-    operands[n++] = read(x);
-    if (bias()) {
-      k.options.bias = true;
-      operands[n++] = weight_of(c_, *module_, bias_slice);
-    }
-    operands[n++] = residual_in;
-    operands[n++] = out;
-    if (drop_hidden()) {
-      k.options.dropout = true;
-      k.parameter = c_.workload.hidden_dropout;
-      k.site = site;
-      operands[n++] = write(mask);
-    }
-    b.compute(k, std::span<const Operand>(operands, n));
   }
 
   [[nodiscard]] AttentionOperands attention_operands() const {
@@ -249,9 +267,10 @@ class Layer {
 
   /// `w` takes the weight gradients of products: it is `b` again, or the block that runs later.
   void emit_backward(BlockBuilder& b, BlockBuilder& w) {
+    set_norms();
+    if (parallel()) return parallel_backward(b, w);
     // Feed-forward branch.
-    const Operand dy2 = branch_gradient(b, read(gradient_, split() ? 1 : 0), branch_gradient_, gathered_gradient_,
-                                        ffn_mask_, "ffn.down.bias", 3);
+    const Operand dy2 = ends_.open(b, *module_, ffn_end_, {{down_bias()}}, read(gradient_, split() ? 1 : 0));
     if (mixes_) {
       mixture_backward(b, w, dy2);
     } else {
@@ -262,18 +281,55 @@ class Layer {
 
   void dense_backward(BlockBuilder& b, BlockBuilder& w, Operand dy2) {
     const BufferId x2 = gathered(w, norm2_out_, gathered_);  // again, for the weight gradient
-    c_.sharding.input_gradient(c_, b, down(), dy2, ffn_act_gradient_);
+    c_.sharding.input_gradient(c_, b, down_alone(), dy2, ffn_act_gradient_);
     c_.sharding.weight_gradient(c_, w, down(), ffn_act_, dy2);
-    BufferId dpre = ffn_act_gradient_;
-    const Kernel activation = c_.kernel(swiglu() ? KernelKind::swiglu_backward : KernelKind::gelu_backward,
-                                        Pass::input_gradient, c_.tokens, c_.ffn);
-    if (swiglu()) {
-      dpre = ffn_pre_gradient_;
-      b.compute(activation, {read(ffn_pre_), read(ffn_act_gradient_), write(dpre)});
-    } else {
-      b.compute(activation, {read(ffn_pre_), update(dpre)});
+    column_gradients(b, w, up(), activation_backward(b), x2);
+    stream_gradients(b, norms_ffn(), norm2(), column_sum_, mid_, norm2_stats_, read(gradient_, 1), mid_gradient_);
+  }
+
+  /// The product whose input gradient adds to nothing.
+  [[nodiscard]] Product down_alone() const {
+    Product p = down();
+    p.adds = false;
+    return p;
+  }
+
+  /// Goes from the gradient behind the activation to that before it.
+  BufferId activation_backward(BlockBuilder& b) {
+    const Kernel k = c_.kernel(activation_kernel(c_.model.activation, true), Pass::input_gradient, c_.tokens, c_.ffn);
+    if (!gated()) {
+      b.compute(k, {read(ffn_pre_), update(ffn_act_gradient_)});
+      return ffn_act_gradient_;
     }
-    column_gradients(b, w, up(), dpre, x2, norm2(), mid_, norm2_stats_, read(gradient_, 1), mid_gradient_);
+    b.compute(k, {read(ffn_pre_), read(ffn_act_gradient_), write(ffn_pre_gradient_)});
+    return ffn_pre_gradient_;
+  }
+
+  /// Both branches take the gradient before anything is added to it. With one norm for both, their input gradients are
+  /// one sum.
+  void parallel_backward(BlockBuilder& b, BlockBuilder& w) {
+    const Operand dy =
+        ends_.open(b, *module_, attention_end_, {{out_bias(), down_bias()}}, read(gradient_, split() ? 1 : 0));
+    const bool two = norms_ffn();
+    const BufferId x2 = gathered(w, norm2_out_, gathered_);
+    c_.sharding.input_gradient(c_, b, down_alone(), dy, ffn_act_gradient_);
+    c_.sharding.weight_gradient(c_, w, down(), ffn_act_, dy);
+    c_.sharding.input_gradient(c_, b, out(), dy, context_gradient_);
+    c_.sharding.weight_gradient(c_, w, out(), context_, dy);
+    const BufferId dpre = activation_backward(b);
+    c_.sharding.input_gradient(c_, b, up(), read(dpre), input_gradient_);
+    if (two) column_sum_ = ends_.summed(b, input_gradient_, input_part_);
+    product_gradients(b, w, up(), dpre, x2);
+    if (two) {
+      stream_gradients(b, true, norm2(), column_sum_, hidden_, norm2_stats_, read(gradient_, 1), mid_gradient_);
+    }
+    const BufferId x1 = two ? gathered(w, norm1_out_, gathered_) : x2;
+    attention_->backward(b, attention_operands());
+    Product p = qkv();
+    p.adds = !two;
+    column_gradients(b, w, p, heads_backward(b), x1);
+    stream_gradients(b, true, norm1(), column_sum_, hidden_, norm1_stats_,
+                     two ? read(mid_gradient_) : read(gradient_, 1), gradient_);
   }
 
   void mixture_backward(BlockBuilder& b, BlockBuilder& w, Operand dy2) {
@@ -287,16 +343,16 @@ class Layer {
     } else {
       const BufferId x2 = mixture_->takes_input_again() ? gathered(w, norm2_out_, mixture_gathered_) : norm2_out_;
       mixture_->backward(b, w, dy2, x2, dx);
-      dx = summed(b, dx, input_part_);
+      dx = ends_.summed(b, dx, input_part_);
     }
     mixture_->router_gradients(b, w);
     mixture_->router_backward(b, w, dx);
-    norm_gradients(b, norm2(), dx, mid_, norm2_stats_, read(gradient_, 1), mid_gradient_);
+    stream_gradients(b, norms_ffn(), norm2(), dx, mid_, norm2_stats_, read(gradient_, 1), mid_gradient_);
   }
 
   void attention_backward(BlockBuilder& b, BlockBuilder& w) {
-    const Operand dy1 = branch_gradient(b, read(split() ? mid_gradient_ : gradient_), attention_branch_gradient_,
-                                        attention_gathered_gradient_, attention_mask_, "attention.out.bias", 2);
+    const Operand dy1 =
+        ends_.open(b, *module_, attention_end_, {{out_bias()}}, read(split() ? mid_gradient_ : gradient_));
     const bool whole_input = !latent_ || latent_->widens_stream();
     const BufferId x1 = whole_input ? gathered(w, norm1_out_, gathered_) : norm1_out_;
     c_.sharding.input_gradient(c_, b, out(), dy1, context_gradient_);
@@ -304,58 +360,44 @@ class Layer {
     attention_->backward(b, attention_operands());
     if (latent_) {
       latent_->backward(b, w, *module_, x1);
-      norm_gradients(b, norm1(), latent_->input_gradient(), hidden_, norm1_stats_, read(mid_gradient_), gradient_);
-      return;
+      column_sum_ = latent_->input_gradient();
+    } else {
+      column_gradients(b, w, qkv(), heads_backward(b), x1);
     }
-    if (kind_->rotates) {
-      Kernel rope = attention_kernel(c_, local_heads(c_), KernelKind::rope_backward, Pass::input_gradient);
-      rope.parameter = rope_theta();
-      b.compute(rope, {update(qkv_gradient_)});
-    }
-    column_gradients(b, w, qkv(), qkv_gradient_, x1, norm1(), hidden_, norm1_stats_, read(mid_gradient_), gradient_);
+    stream_gradients(b, norms_before(), norm1(), column_sum_, hidden_, norm1_stats_, read(mid_gradient_), gradient_);
   }
 
-  /// Gradient of a branch's output, through dropout (into `dropped`) and bias, whole (in `whole`).
-  Operand branch_gradient(BlockBuilder& b, Operand gradient, BufferId dropped, BufferId whole, BufferId mask,
-                          const char* bias_slice, std::uint8_t site) {
-    Operand dy = gradient;
-    if (drop_hidden()) {
-      Kernel k = c_.kernel(KernelKind::dropout_backward, Pass::input_gradient, c_.rows, c_.hidden_width);
-      k.options.dropout = true;
-      k.parameter = c_.workload.hidden_dropout;
-      k.site = site;
-      b.compute(k, {gradient, read(mask), write(dropped)});
-      dy = read(dropped);
+  /// Goes from the gradient of queries, keys and values to that of their product.
+  BufferId heads_backward(BlockBuilder& b) {
+    if (rotates(c_.model, layer_)) {
+      b.compute(rope_kernel(c_, layer_, KernelKind::rope_backward, Pass::input_gradient), {update(qkv_gradient_)});
     }
-    if (bias()) {
-      b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.rows, c_.hidden_width),
-                {dy, gradient_of(c_, *module_, bias_slice)});
-    }
-    if (!c_.sequence_parallel) return dy;
-    // Nothing before it on the compute lane produces what the next stage sent.
-    if (c_.pipeline > 1 && dy.buffer == gradient_) b.after_tail(receive_lane(TransferLane::backward_receive));
-    b.seam(Collective::Kind::all_gather, {dy, write(whole)});
-    return read(whole);
+    return heads_ ? heads_->backward(b, *module_, normed_heads()) : qkv_gradient_;
   }
 
-  /// Backward of norm and column-parallel product.  The input gradient's sum
-  /// runs beside the weight gradient, unless that runs later.  The result is
-  /// added to the gradient, or, where backward is split, its sum with `residual` is `out`.
-  void column_gradients(BlockBuilder& b, BlockBuilder& w, const Product& p, BufferId dy, BufferId x,
-                        const NormSite& norm, BufferId norm_in, BufferId stats, Operand residual, BufferId out) {
+  /// Gradients of a column-parallel product.  The input gradient's sum, column_sum_, runs beside the weight gradient,
+  /// unless that runs later.
+  void column_gradients(BlockBuilder& b, BlockBuilder& w, const Product& p, BufferId dy, BufferId x) {
     c_.sharding.input_gradient(c_, b, p, read(dy), input_gradient_);
-    const BufferId dx = summed(b, input_gradient_, input_part_);
-    c_.sharding.weight_gradient(c_, w, p, x, read(dy));
-    if (p.bias != nullptr) {
-      b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.tokens, p.out),
-                {read(dy), gradient_of(c_, *p.module, p.bias)});
-    }
-    norm_gradients(b, norm, dx, norm_in, stats, residual, out);
+    column_sum_ = ends_.summed(b, input_gradient_, input_part_);
+    product_gradients(b, w, p, dy, x);
   }
 
-  void norm_gradients(BlockBuilder& b, const NormSite& norm, BufferId dx, BufferId norm_in, BufferId stats,
-                      Operand residual, BufferId out) {
-    if (split()) {
+  void product_gradients(BlockBuilder& b, BlockBuilder& w, const Product& p, BufferId dy, BufferId x) {
+    c_.sharding.weight_gradient(c_, w, p, x, read(dy));
+    if (p.bias == nullptr) return;
+    b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.tokens, p.out),
+              {read(dy), gradient_of(c_, *p.module, p.bias)});
+  }
+
+  /// Adds a branch's input gradient to the stream's, through the norm before the branch where there is one. Where
+  /// backward is split, the sum with `residual` is `out`.
+  void stream_gradients(BlockBuilder& b, bool normed, const NormSite& norm, BufferId dx, BufferId norm_in,
+                        BufferId stats, Operand residual, BufferId out) {
+    if (!normed) {
+      b.compute(c_.kernel(KernelKind::residual_forward, Pass::input_gradient, c_.rows, c_.hidden_width),
+                {read(dx), split() ? residual : read(gradient_), write(split() ? out : gradient_)});
+    } else if (split()) {
       c_.sharding.norm_backward(c_, b, norm, read(dx), read(norm_in), read(stats), write(out), residual);
     } else {
       c_.sharding.norm_backward(c_, b, norm, read(dx), read(norm_in), read(stats), update(gradient_), std::nullopt);
@@ -363,23 +405,26 @@ class Layer {
   }
 
   State& c_;
+  BranchEnds ends_;
   // The kind of layer that is being built, and its module; kinds share all buffers except those of their feed-forward
   // parts.
   const LayerKind* kind_ = nullptr;
   const Module* module_ = nullptr;
-  bool mixes_ = false;  ///< a mixture in place of the dense feed-forward part
+  bool mixes_ = false;       ///< a mixture in place of the dense feed-forward part
+  std::uint32_t layer_ = 0;  ///< one of the kind
   std::unique_ptr<AttentionCore> attention_;
   std::unique_ptr<MixtureLayer> mixture_;
+  std::unique_ptr<HeadVectors> heads_;
   std::unique_ptr<LatentProjections> latent_;  ///< in place of the product that makes queries, keys and values
   BufferId hidden_, gradient_;
-  BufferId norm1_out_{}, norm1_stats_{}, qkv_{}, context_{}, attention_out_{}, attention_mask_{}, mid_{}, norm2_out_{},
-      norm2_stats_{}, ffn_pre_{}, ffn_act_{}, ffn_out_{}, ffn_mask_{};
-  BufferId gathered_{}, gathered_gradient_{}, attention_part_{}, ffn_part_{}, input_part_{}, branch_gradient_{},
-      ffn_act_gradient_{}, ffn_pre_gradient_{}, context_gradient_{}, qkv_gradient_{}, input_gradient_{};
+  BranchEnd attention_end_, ffn_end_;  ///< side by side, branches end in the first
+  BufferId norm1_out_{}, norm1_stats_{}, qkv_{}, context_{}, mid_{}, norm2_out_{}, norm2_stats_{}, ffn_pre_{},
+      ffn_act_{};
+  BufferId gathered_{}, gathered_gradient_{}, input_part_{}, ffn_act_gradient_{}, ffn_pre_gradient_{},
+      context_gradient_{}, qkv_gradient_{}, input_gradient_{}, column_sum_{};
   BufferId mixture_gathered_{}, mixture_input_gradient_{};
   AllFeatures mixture_in_, mixture_out_, mixture_out_gradient_, mixture_in_gradient_;  ///< on a grid
-  // Where backward is split, the attention branch and the gradient between the branches have buffers of their own.
-  BufferId attention_branch_gradient_{}, attention_gathered_gradient_{}, mid_gradient_{};
+  BufferId mid_gradient_{};  ///< between the branches, where backward is split
 };
 
 }  // namespace

@@ -76,46 +76,52 @@ void GridSharding::norm_forward(State& c, BlockBuilder& b, const NormSite& site,
   Kernel k = kernel(layer ? KernelKind::layer_norm_forward : KernelKind::rms_norm_forward);
   k.options.cut = true;
   k.parameter = c.model.norm_epsilon;
-  const Operand gamma = weight_of(c, *site.module, site.weight);
-  if (layer) {
-    b.compute(k, {x, gamma, weight_of(c, *site.module, site.bias), read(sums), read(squares), y, stats});
-  } else {
-    b.compute(k, {x, gamma, read(squares), y, stats});
-  }
+  note_norm_parameters(c.model, k);
+  OperandArray operands{x};
+  add_norm_weights(c, site, operands);
+  if (layer) operands.add(read(sums));
+  operands.add({read(squares), y, stats});
+  b.compute(k, operands);
 }
 
 void GridSharding::norm_backward(State& c, BlockBuilder& b, const NormSite& site, Operand dy, Operand x, Operand stats,
                                  Operand dx, std::optional<Operand> residual) const {
-  const bool layer = c.model.norm == Norm::layer_norm;
-  const Operand gamma = weight_of(c, *site.module, site.weight);
-  const Operand dgamma = gradient_of(c, *site.module, site.weight);
+  const bool layer = c.model.norm == Norm::layer_norm, weighted = c.model.norm_weight;
   const BufferId sums = flat_buffer(c, std::string(site.name) + ".gradient.sums", Role::workspace, site.scope, c.state,
                                     c.rows * (layer ? 2 : 1));
   Kernel sum = c.kernel(KernelKind::norm_gradient_sums, Pass::input_gradient, c.rows, c.hidden_width, c.model.hidden);
   sum.options.centered = layer;
-  b.compute(sum, {dy, x, gamma, stats, write(sums)});
+  sum.options.unweighted = !weighted;
+  OperandArray common{dy, x};
+  if (weighted) common.add(norm_gamma(c, site));
+  common.add(stats);
+  OperandArray summed = common;
+  summed.add(write(sums));
+  b.compute(sum, summed);
   b.seam(Collective::Kind::all_reduce, c.column_group, {update(sums)});
-  const Kernel weight = c.kernel(layer ? KernelKind::layer_norm_backward_weight : KernelKind::rms_norm_backward_weight,
-                                 Pass::weight_gradient, c.rows, c.hidden_width);
+  Kernel weight = c.kernel(layer ? KernelKind::layer_norm_backward_weight : KernelKind::rms_norm_backward_weight,
+                           Pass::weight_gradient, c.rows, c.hidden_width);
+  note_norm_parameters(c.model, weight);
   const auto weight_gradient = [&] {
-    if (layer) {
-      b.compute(weight, {dy, x, stats, dgamma, gradient_of(c, *site.module, site.bias)});
-    } else {
-      b.compute(weight, {dy, x, stats, dgamma});
-    }
+    if (!weighted) return;
+    OperandArray operands{dy, x, stats};
+    add_norm_gradients(c, site, operands);
+    b.compute(weight, operands);
   };
   // A gradient in the memory of the weight comes after the last op that reads the weight.
-  const bool shared = c.program[dgamma.buffer].reuses.has_value();
+  const bool shared = shares_gradient(c, site);
   if (!shared) weight_gradient();
   Kernel input = c.kernel(layer ? KernelKind::layer_norm_backward_input : KernelKind::rms_norm_backward_input,
                           Pass::input_gradient, c.rows, c.hidden_width, c.model.hidden);
   input.options.cut = true;
+  input.options.unweighted = !weighted;
+  common.add(read(sums));
   if (residual) {
     input.options.residual = true;
-    b.compute(input, {dy, x, gamma, stats, read(sums), *residual, dx});
-  } else {
-    b.compute(input, {dy, x, gamma, stats, read(sums), dx});
+    common.add(*residual);
   }
+  common.add(dx);
+  b.compute(input, common);
   if (shared) weight_gradient();
 }
 

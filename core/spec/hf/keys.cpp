@@ -134,7 +134,7 @@ constexpr std::array rotary{
     read("partial_rotary_factor", "1.0", "rotary_dim"),
 };
 
-// The kind of scaling is kept; its constants change neither parameters nor costs.
+// The kind of scaling and its numbers, which change neither parameters nor costs.
 constexpr std::array rope{
     read("rope_type", "null"),
     read("type", "null"),
@@ -145,18 +145,18 @@ constexpr std::array rope{
     // Positions of images in several dimensions; those of words are the same in each.
     no_effect("mrope_section"),
     no_effect("mrope_interleaved"),
-    no_effect("factor"),
-    no_effect("original_max_position_embeddings"),
-    no_effect("attention_factor"),
-    no_effect("beta_fast"),
-    no_effect("beta_slow"),
-    no_effect("mscale"),
-    no_effect("mscale_all_dim"),
-    no_effect("truncate"),
-    no_effect("short_factor"),
-    no_effect("long_factor"),
-    no_effect("low_freq_factor"),
-    no_effect("high_freq_factor"),
+    read("factor", "null"),
+    read("original_max_position_embeddings", "null"),
+    read("attention_factor", "null"),
+    read("beta_fast", "null"),
+    read("beta_slow", "null"),
+    read("mscale", "null"),
+    read("mscale_all_dim", "null"),
+    read("truncate", "null"),
+    read("short_factor", "null"),
+    read("long_factor", "null"),
+    read("low_freq_factor", "null"),
+    read("high_freq_factor", "null"),
     no_effect("finetuned"),
 };
 

@@ -64,7 +64,7 @@ constexpr std::array phi3_keys{
     read("max_position_embeddings", "4096", "max_positions"),
     read("rms_norm_eps", "1e-5", "norm_epsilon"),
     read("sliding_window", "null"),
-    no_effect("original_max_position_embeddings"),
+    read("original_max_position_embeddings", "null"),
     no_effect("attention_bias"),
     no_effect("mlp_bias"),
 };

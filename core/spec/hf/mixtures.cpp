@@ -33,7 +33,7 @@ constexpr std::array phimoe_keys{
     read("lm_head_bias", "false"),
     same_as("rms_norm_eps", "layer_norm_eps"),
     no_effect("input_jitter_noise"),
-    no_effect("original_max_position_embeddings"),
+    read("original_max_position_embeddings", "null"),
 };
 
 constexpr std::array qwen_moe_keys{

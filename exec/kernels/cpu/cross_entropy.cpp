@@ -11,6 +11,23 @@ namespace {
 
 const std::int32_t* whole_numbers(const Operand& o) { return static_cast<const std::int32_t*>(o.data); }
 
+/// logits = softcap tanh(scale logits / softcap), or scale logits.
+template <class T>
+void scale_logits(const Kernel& k, const Operands& o, const KernelContext&) {
+  T buffer[tile];
+  const Operand& logits = o[N::logits];
+  const auto scale = static_cast<T>(k.scale == 0.0 ? 1.0 : k.scale), cap = static_cast<T>(k.softcap);
+  for (std::uint64_t at = 0; at < logits.count; at += tile) {
+    const std::uint64_t n = std::min(tile, logits.count - at);
+    T* x = update(logits, at, n, buffer);
+    for (std::uint64_t i = 0; i < n; ++i) x[i] *= scale;
+    if (cap > T{0}) {
+      for (std::uint64_t i = 0; i < n; ++i) x[i] = cap * std::tanh(x[i] / cap);
+    }
+    finish(logits, at, n, x);
+  }
+}
+
 template <class T>
 void cross_entropy_max(const Kernel& k, const Operands& o, const KernelContext& context) {
   KernelScratch& scratch = *context.scratch;
@@ -60,6 +77,11 @@ void cross_entropy_backward(const Kernel& k, const Operands& o, const KernelCont
   const double part = k.parameter > 0.0 ? k.parameter : 1.0;
   const double weight = part * scale / read_scalar(o[N::count]);
   T* buffer = scratch.get<T>(0, k.columns);
+  // The slope of scale_logits at each capped logit y, scale (1 - (y / softcap)^2).
+  T* slope = scratch.get<T>(1, k.columns);
+  const bool scales = k.scale != 0.0 || k.softcap > 0.0;
+  const auto logit_scale = static_cast<T>(k.scale == 0.0 ? 1.0 : k.scale);
+  const auto inverse_cap = static_cast<T>(k.softcap > 0.0 ? 1.0 / k.softcap : 0.0);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     T* x = update(o[N::logits], row * k.columns, k.columns, buffer);
     const std::int64_t target_entry = whole_numbers(o[N::targets])[row];
@@ -68,11 +90,16 @@ void cross_entropy_backward(const Kernel& k, const Operands& o, const KernelCont
     } else {
       const auto largest = static_cast<T>(read_scalar(o[N::max], row));
       const auto factor = static_cast<T>(weight / read_scalar(o[N::sum], row));
+      for (std::uint64_t c = 0; scales && c < vocabulary.valid; ++c) {
+        const T y = x[c] * inverse_cap;
+        slope[c] = logit_scale * (T{1} - y * y);
+      }
       for (std::uint64_t c = 0; c < vocabulary.valid; ++c) x[c] -= largest;
       exponentials(x, vocabulary.valid);
       for (std::uint64_t c = 0; c < vocabulary.valid; ++c) x[c] *= factor;
       std::fill(x + vocabulary.valid, x + k.columns, T{0});
       if (vocabulary.holds(target_entry)) x[vocabulary.column(target_entry)] -= static_cast<T>(weight);
+      for (std::uint64_t c = 0; scales && c < vocabulary.valid; ++c) x[c] *= slope[c];
     }
     finish(o[N::logits], row * k.columns, k.columns, x);
   }
@@ -92,6 +119,7 @@ void add_losses(const Kernel& k, const Operands& o, const KernelContext&) {
 
 std::span<const HostKernel> loss_kernels() {
   static constexpr HostKernel list[] = {
+      {KernelKind::scale_logits, scale_logits<float>, scale_logits<double>},
       {KernelKind::cross_entropy_max, cross_entropy_max<float>, cross_entropy_max<double>},
       {KernelKind::cross_entropy_sum, cross_entropy_sum<float>, cross_entropy_sum<double>},
       {KernelKind::cross_entropy_loss, cross_entropy_loss, cross_entropy_loss},

@@ -6,6 +6,9 @@
 namespace orrery::cpu {
 namespace {
 
+/// What a branch is multiplied by.
+double scale_of(const Kernel& k) { return k.scale == 0.0 ? 1.0 : k.scale; }
+
 /// Global element index of the first element of a row of features.
 std::uint64_t row_index(const Place& place, std::uint64_t row, std::uint64_t columns) {
   const std::uint64_t local = place.first + row * columns;
@@ -26,7 +29,8 @@ void residual_forward(const Kernel& k, const Operands& o, const KernelContext& c
   T* in_x = scratch.get<T>(1, n);
   T* in_residual = scratch.get<T>(2, n);
   T* out = scratch.get<T>(3, n);
-  const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
+  const auto scale = static_cast<T>(scale_of(k));
+  const auto inverse = static_cast<T>(scale_of(k) / (1.0 - k.parameter));
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     const T* x = read(o[N::x], row * n, n, in_x);
     const T* r = read(residual, row * n, n, in_residual);
@@ -42,10 +46,10 @@ void residual_forward(const Kernel& k, const Operands& o, const KernelContext& c
       }
     } else if (bias != nullptr) {
 #pragma GCC ivdep
-      for (std::uint64_t i = 0; i < n; ++i) sum[i] = r[i] + (x[i] + bias[i]);
+      for (std::uint64_t i = 0; i < n; ++i) sum[i] = r[i] + scale * (x[i] + bias[i]);
     } else {
 #pragma GCC ivdep
-      for (std::uint64_t i = 0; i < n; ++i) sum[i] = r[i] + x[i];
+      for (std::uint64_t i = 0; i < n; ++i) sum[i] = r[i] + scale * x[i];
     }
     finish(y, row * n, n, sum);
   }
@@ -70,7 +74,7 @@ template <class T>
 void dropout_backward(const Kernel& k, const Operands& o, const KernelContext&) {
   T in[tile];
   T out[tile];
-  const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
+  const auto inverse = static_cast<T>(scale_of(k) / (1.0 - k.parameter));
   for (std::uint64_t at = 0; at < o[N::dx].count; at += tile) {
     const std::uint64_t n = std::min(tile, o[N::dx].count - at);
     const T* dy = read(o[N::dy], at, n, in);

@@ -67,7 +67,7 @@ void position_forward(const Kernel& k, const Operands& o, const KernelContext& c
   T* in = scratch.get<T>(0, k.columns);
   T* out = scratch.get<T>(1, k.columns);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    const std::uint64_t position = position_at(x.place, row / each);
+    const std::uint64_t position = k.depth + position_at(x.place, row / each);
     const T* p = read(o[N::table], position * k.columns, k.columns, in);
     T* y = update(x, row * k.columns, k.columns, out);
     for (std::uint64_t c = 0; c < k.columns; ++c) y[c] += p[c];
@@ -85,7 +85,7 @@ void position_backward(const Kernel& k, const Operands& o, const KernelContext& 
   T* out = scratch.get<T>(1, k.columns);
   // The rows of one position stand together: one read and one write of the table each.
   for (std::uint64_t row = 0; row < k.rows; row += each) {
-    const std::uint64_t at = position_at(dx.place, row / each) * k.columns;
+    const std::uint64_t at = (k.depth + position_at(dx.place, row / each)) * k.columns;
     T* sum = update(dtable, at, k.columns, out);
     for (std::uint64_t r = row; r < std::min(k.rows, row + each); ++r) {
       const T* d = read(dx, r * k.columns, k.columns, in);

@@ -15,6 +15,7 @@ struct HostKernel {
   Body f64 = nullptr;
 };
 
+[[nodiscard]] std::span<const HostKernel> activation_kernels();
 [[nodiscard]] std::span<const HostKernel> adafactor_kernels();
 [[nodiscard]] std::span<const HostKernel> flash_attention_kernels();
 [[nodiscard]] std::span<const HostKernel> part_attention_kernels();
@@ -26,11 +27,13 @@ struct HostKernel {
 [[nodiscard]] std::span<const HostKernel> dropout_kernels();
 [[nodiscard]] std::span<const HostKernel> elementwise_kernels();
 [[nodiscard]] std::span<const HostKernel> embedding_kernels();
+[[nodiscard]] std::span<const HostKernel> expert_row_kernels();
 [[nodiscard]] std::span<const HostKernel> product_kernels();
 [[nodiscard]] std::span<const HostKernel> latent_heads_kernels();
 [[nodiscard]] std::span<const HostKernel> mixture_kernels();
 [[nodiscard]] std::span<const HostKernel> norm_kernels();
 [[nodiscard]] std::span<const HostKernel> optimizer_kernels();
+[[nodiscard]] std::span<const HostKernel> query_key_norm_kernels();
 [[nodiscard]] std::span<const HostKernel> rearranging_kernels();
 [[nodiscard]] std::span<const HostKernel> rope_kernels();
 [[nodiscard]] std::span<const HostKernel> trust_ratio_kernels();

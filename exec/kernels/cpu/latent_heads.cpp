@@ -2,6 +2,7 @@
 
 #include "exec/kernels/cpu/heads.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
+#include "exec/kernels/rotations.hpp"
 
 // Heads of multi-head latent attention (DeepSeek-V2, 2024, section 2.1): a
 // query's and a key's last features rotate, and all heads share the key's.
@@ -34,10 +35,10 @@ void turn(const double* rotation, std::uint64_t half, bool back, const T* x, T* 
   }
 }
 
-const double* rotations(const Kernel& k, const Place& place, KernelScratch& scratch) {
+const double* rotations(const Kernel& k, const Place& place, const KernelContext& context) {
   std::uint64_t last = 0;
   for (std::uint64_t i = 0; i < k.rows / k.batch; ++i) last = std::max(last, position_at(place, i));
-  return scratch.rotations(k.parameter, static_cast<std::uint32_t>(k.columns), last + 1);
+  return context.scratch->rotations(rotation_of(k, context, k.columns), last + 1);
 }
 
 template <class T>
@@ -45,7 +46,7 @@ void latent_heads_forward(const Kernel& k, const Operands& o, const KernelContex
   KernelScratch& scratch = *context.scratch;
   const Shape s(k);
   const Operand& qkv = o[N::qkv];
-  const double* all = rotations(k, qkv.place, scratch);
+  const double* all = rotations(k, qkv.place, context);
   T* q_buffer = scratch.get<T>(0, s.heads * s.key);
   T* p_buffer = scratch.get<T>(1, s.heads * s.pair());
   T* r_buffer = scratch.get<T>(2, s.rope);
@@ -73,7 +74,7 @@ template <class T>
 void latent_heads_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
   KernelScratch& scratch = *context.scratch;
   const Shape s(k);
-  const double* all = rotations(k, o[N::dqkv].place, scratch);
+  const double* all = rotations(k, o[N::dqkv].place, context);
   T* buffer = scratch.get<T>(0, s.heads * s.width());
   T* q_buffer = scratch.get<T>(1, s.heads * s.key);
   T* p_buffer = scratch.get<T>(2, s.heads * s.pair());

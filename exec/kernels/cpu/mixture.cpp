@@ -15,7 +15,7 @@ namespace orrery::cpu {
 namespace {
 
 // Scratch places of this file.
-enum : std::size_t { slots_of_tokens, row_in, row_out, row_more, scores_row, factor_a, factor_b, product_c };
+enum : std::size_t { slots_of_tokens, row_in, row_out, row_more, scores_row, factor_a, factor_b, product_c, bias_rows };
 
 std::int32_t* indices(const Operand& o) {
   ORRERY_ASSERT(o.dtype == DType::i32, o.dtype);
@@ -486,6 +486,15 @@ void expert_gemm(const Kernel& k, const Operands& o, const KernelContext& contex
       }
     }
     first = end;
+  }
+  if (const Operand* bias = o.find(N::bias)) {
+    const T* of = read(*bias, 0, k.batch * n, scratch.get<T>(bias_rows, k.batch * n));
+    const auto scale = static_cast<T>(k.scale == 0.0 ? 1.0 : k.scale);
+    for (std::uint64_t row = 0; row < m; ++row) {
+      if (experts[row] < 0) continue;
+      const T* b_row = of + static_cast<std::uint64_t>(experts[row]) * n;
+      for (std::uint64_t i = 0; i < n; ++i) c[row * n + i] += scale * b_row[i];
+    }
   }
   finish(out, 0, out.count, c);
 }

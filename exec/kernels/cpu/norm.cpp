@@ -28,7 +28,15 @@ struct Statistics {
   }
 };
 
-/// RMS norm has no mean and no beta.
+/// Ones where the norm has no weights.
+template <class T>
+const T* gamma_of(const Operands& o, std::uint64_t n, T* buffer) {
+  if (const Operand* gamma = o.find(N::gamma)) return read(*gamma, 0, n, buffer);
+  std::fill_n(buffer, n, T{1});
+  return buffer;
+}
+
+/// RMS norm has no mean and no beta; a layer norm may have no beta.
 bool is_rms(const Kernel& k) {
   return k.kind == KernelKind::rms_norm_forward || k.kind == KernelKind::rms_norm_backward_input ||
          k.kind == KernelKind::rms_norm_backward_weight;
@@ -42,8 +50,9 @@ void norm_forward(const Kernel& k, const Operands& o, const KernelContext& conte
   const bool rms = is_rms(k);
   const Operand& y = o[N::y];
   const Statistics stats{&o[N::stats], rms};
-  const T* gamma = read(o[N::gamma], 0, n, scratch.get<T>(row_a, n));
-  const T* beta = rms ? nullptr : read(o[N::beta], 0, n, scratch.get<T>(row_b, n));
+  const T* gamma = gamma_of(o, n, scratch.get<T>(row_a, n));
+  const Operand* shift = o.find(N::beta);
+  const T* beta = shift == nullptr ? nullptr : read(*shift, 0, n, scratch.get<T>(row_b, n));
   T* in = scratch.get<T>(row_c, n);
   T* out = scratch.get<T>(row_d, n);
   const auto width = static_cast<T>(cut ? k.depth : n);
@@ -61,7 +70,7 @@ void norm_forward(const Kernel& k, const Operands& o, const KernelContext& conte
     T* r = target(y, row * n, out);
 #pragma GCC ivdep
     for (std::uint64_t i = 0; i < n; ++i) r[i] = (x[i] - mean) * inverse * gamma[i];
-    if (!rms) {
+    if (beta != nullptr) {
 #pragma GCC ivdep
       for (std::uint64_t i = 0; i < n; ++i) r[i] += beta[i];
     }
@@ -81,7 +90,7 @@ void norm_backward_input(const Kernel& k, const Operands& o, const KernelContext
   const Statistics stats{&o[N::stats], rms};
   const bool add = !k.options.residual;  // to dx itself, else to the residual gradient
   const Operand& dx = o[N::dx];
-  const T* gamma = read(o[N::gamma], 0, n, scratch.get<T>(row_a, n));
+  const T* gamma = gamma_of(o, n, scratch.get<T>(row_a, n));
   T* in_dy = scratch.get<T>(row_b, n);
   T* in_x = scratch.get<T>(row_c, n);
   T* out = scratch.get<T>(row_d, n);
@@ -140,7 +149,7 @@ void norm_backward_weight(const Kernel& k, const Operands& o, const KernelContex
     finish(gradient, 0, n, d);
   };
   add(o[N::dgamma], gamma_sum);
-  if (!rms) add(o[N::dbeta], beta_sum);
+  if (const Operand* dbeta = o.find(N::dbeta)) add(*dbeta, beta_sum);
 }
 
 template <class T>
@@ -174,7 +183,7 @@ void norm_gradient_sums(const Kernel& k, const Operands& o, const KernelContext&
   const std::uint64_t n = k.columns;
   const bool rms = !k.options.centered;
   const Statistics stats{&o[N::stats], rms};
-  const T* gamma = read(o[N::gamma], 0, n, scratch.get<T>(row_a, n));
+  const T* gamma = gamma_of(o, n, scratch.get<T>(row_a, n));
   T* in_dy = scratch.get<T>(row_b, n);
   T* in_x = scratch.get<T>(row_c, n);
   for (std::uint64_t row = 0; row < k.rows; ++row) {

@@ -2,26 +2,28 @@
 
 #include "exec/kernels/cpu/heads.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
+#include "exec/kernels/rotations.hpp"
 
 namespace orrery::cpu {
 namespace {
 
-// Rotates features (i, i + head_dim/2) of queries and keys; backward by the
-// opposite angle.  Source: Su et al., "RoFormer", 2021.
+// Rotates the first features of queries and keys, (i, i + half) of them; backward by the opposite angle.
+// Source: Su et al., "RoFormer", 2021.
 template <class T>
 void rope(const Kernel& k, const Operands& o, const KernelContext& context) {
   KernelScratch& scratch = *context.scratch;
   const bool backward = k.kind == KernelKind::rope_backward;
   const Operand& x_of = o[backward ? N::dqkv : N::qkv];
   const Heads shape(k);
-  const std::uint64_t half = shape.dim / 2;
+  const Rotation by = rotation_of(k, context, rotating_features(k));
+  const std::uint64_t half = by.frequencies.size();
   std::uint64_t last = 0;
   for (std::uint64_t i = 0; i < shape.length; ++i) last = std::max(last, position_at(x_of.place, i));
-  const double* rotations = scratch.rotations(k.parameter, k.head_dim, last + 1);
+  const double* rotations = scratch.rotations(by, last + 1);
   T* angles = scratch.get<T>(0, 2 * half);
   T* cosine = angles;
   T* sine = angles + half;
-  T* buffer = scratch.get<T>(1, shape.dim);
+  T* buffer = scratch.get<T>(1, 2 * half);
   for (std::uint64_t position = 0; position < shape.length; ++position) {
     for (std::uint64_t i = 0; i < half; ++i) {
       const double* pair = rotations + (position_at(x_of.place, position) * half + i) * 2;
@@ -33,8 +35,8 @@ void rope(const Kernel& k, const Operands& o, const KernelContext& context) {
       for (std::uint64_t g = 0; g < shape.kv_heads; ++g) {
         // Rotates the group's queries, then its key; the value stays.
         for (std::uint64_t member = 0; member <= shape.group; ++member) {
-          const std::uint64_t at = row + (g * (shape.group + 2) + member) * shape.dim;
-          T* x = update(x_of, at, shape.dim, buffer);
+          const std::uint64_t at = row + g * shape.group_width() + member * shape.dim;
+          T* x = update(x_of, at, 2 * half, buffer);
 #pragma GCC ivdep
           for (std::uint64_t i = 0; i < half; ++i) {
             const T a = x[i];
@@ -42,7 +44,7 @@ void rope(const Kernel& k, const Operands& o, const KernelContext& context) {
             x[i] = a * cosine[i] - b * sine[i];
             x[i + half] = a * sine[i] + b * cosine[i];
           }
-          finish(x_of, at, shape.dim, x);
+          finish(x_of, at, 2 * half, x);
         }
       }
     }

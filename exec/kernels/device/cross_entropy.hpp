@@ -9,6 +9,17 @@
 /// Cross-entropy over a vocabulary of which this rank holds a part, with a block for each row; and scalars of the loss.
 namespace orrery::device {
 
+/// x = cap tanh(scale x / cap), or scale x without a cap.
+template <class T>
+struct ScaleLogits {
+  Elements x;
+  T scale, cap;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const T v = scale * x.load<T>(i);
+    x.store(i, cap > T{0} ? cap * std::tanh(v / cap) : v);
+  }
+};
+
 template <class T>
 struct CrossEntropyMax {
   Elements logits, largest;
@@ -68,6 +79,7 @@ struct CrossEntropyBackward {
   VocabularyPart part;
   std::uint64_t columns;
   double share;
+  T logit_scale, inverse_cap;  ///< of ScaleLogits; 0: no cap
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
     const std::int64_t target = targets.whole(row);
@@ -79,8 +91,10 @@ struct CrossEntropyBackward {
       const std::uint64_t i = row * columns + c;
       T d{0};
       if (target >= 0 && c < part.valid) {
-        d = std::exp(logits.load<T>(i) - most) * factor;
+        const T y = logits.load<T>(i);
+        d = std::exp(y - most) * factor;
         if (part.holds(target) && part.column(target) == c) d -= static_cast<T>(weight);
+        d *= logit_scale * (T{1} - y * inverse_cap * (y * inverse_cap));
       }
       logits.store(i, d);
     }
@@ -106,7 +120,11 @@ struct AddLosses {
 template <class T, class Launcher>
 bool run_losses(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext&) {
   const auto x = [&](N name) { return Elements(o[name]); };
+  const auto scale = static_cast<T>(k.scale == 0.0 ? 1.0 : k.scale);
   switch (k.kind) {
+    case KernelKind::scale_logits:
+      for_each(l, k.rows * k.columns, ScaleLogits<T>{x(N::logits), scale, static_cast<T>(k.softcap)});
+      return true;
     case KernelKind::cross_entropy_max:
       for_each_row(l, k.rows,
                    CrossEntropyMax<T>{x(N::logits), x(N::max), VocabularyPart(k, o[N::logits].place), k.columns});
@@ -124,7 +142,8 @@ bool run_losses(Launcher& l, const Kernel& k, const NamedOperands& o, const Kern
       for_each_row(l, k.rows,
                    CrossEntropyBackward<T>{x(N::logits), x(N::max), x(N::sum), x(N::targets), x(N::count),
                                            elements_if(o, N::loss_scale), VocabularyPart(k, o[N::logits].place),
-                                           k.columns, k.parameter > 0.0 ? k.parameter : 1.0});
+                                           k.columns, k.parameter > 0.0 ? k.parameter : 1.0, scale,
+                                           static_cast<T>(k.softcap > 0.0 ? 1.0 / k.softcap : 0.0)});
       return true;
     case KernelKind::mean_loss: for_each(l, 1, MeanLoss{x(N::loss), x(N::count)}); return true;
     case KernelKind::add_losses: for_each(l, 1, AddLosses{x(N::losses), x(N::loss), k.rows, k.parameter}); return true;

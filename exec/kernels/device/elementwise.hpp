@@ -9,58 +9,66 @@
 /// Kernels that treat every element alike, and column sums.
 namespace orrery::device {
 
-// gelu(x) = x / (1 + e), e = exp(-2 u), u = c (x + a x^3), c = sqrt(2 / pi), a = 0.044715.
-// Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016, the tanh form.
+// Functions of one element and their slopes, as in exec/kernels/cpu/activations.cpp, which has their sources.
 template <class T>
-[[nodiscard]] ORRERY_ON_DEVICE inline T gelu_exponential(T x) {
-  const T u = static_cast<T>(0.79788456080286535588) * (x + static_cast<T>(0.044715) * x * x * x);
-  const T power = T{-2} * u;
-  return std::exp(power < T{80} ? power : T{80});  // below overflow
-}
-
-template <class T>
-struct GeluForward {
-  Elements x, y;
-  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
-    const T v = x.load<T>(i);
-    y.store(i, v / (T{1} + gelu_exponential(v)));
+struct Gelu {
+  [[nodiscard]] static ORRERY_ON_DEVICE T exponential(T x) {
+    const T u = static_cast<T>(0.79788456080286535588) * (x + static_cast<T>(0.044715) * x * x * x);
+    const T power = T{-2} * u;
+    return std::exp(power < T{80} ? power : T{80});  // below overflow
   }
-};
-
-// With p = 1 / (1 + e):  gelu' = p + x p (1 - p) 2 u', and 1 - p = e p without cancellation.
-template <class T>
-struct GeluBackward {
-  Elements x, d;
-  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
-    const T v = x.load<T>(i);
-    const T e = gelu_exponential(v);
+  [[nodiscard]] static ORRERY_ON_DEVICE T value(T x) { return x / (T{1} + exponential(x)); }
+  [[nodiscard]] static ORRERY_ON_DEVICE T slope(T x) {
+    const T e = exponential(x);
     const T p = T{1} / (T{1} + e);
-    const T du = static_cast<T>(0.79788456080286535588) * (T{1} + T{3} * static_cast<T>(0.044715) * v * v);
-    d.store(i, d.load<T>(i) * (p + v * (p * (e * p)) * T{2} * du));
+    const T du = static_cast<T>(0.79788456080286535588) * (T{1} + T{3} * static_cast<T>(0.044715) * x * x);
+    return p + x * (p * (e * p)) * T{2} * du;  // 1 - p = e p, without cancellation
   }
 };
-
-/// exp(-x), held below overflow: the logistic function is 1 / (1 + e).
 template <class T>
-[[nodiscard]] ORRERY_ON_DEVICE inline T logistic_exponential(T x) {
-  return std::exp(-x < T{80} ? -x : T{80});
-}
+struct Silu {
+  [[nodiscard]] static ORRERY_ON_DEVICE T exponential(T x) { return std::exp(-x < T{80} ? -x : T{80}); }
+  [[nodiscard]] static ORRERY_ON_DEVICE T value(T x) { return x / (T{1} + exponential(x)); }
+  [[nodiscard]] static ORRERY_ON_DEVICE T slope(T x) {
+    const T e = exponential(x);
+    const T s = T{1} / (T{1} + e);
+    return s * (T{1} + x * (e * s));
+  }
+};
+template <class T>
+struct Relu {
+  [[nodiscard]] static ORRERY_ON_DEVICE T value(T x) { return x > T{0} ? x : T{0}; }
+  [[nodiscard]] static ORRERY_ON_DEVICE T slope(T x) { return x > T{0} ? T{1} : T{0}; }
+};
+template <class T>
+struct SquaredRelu {
+  [[nodiscard]] static ORRERY_ON_DEVICE T value(T x) { return x > T{0} ? x * x : T{0}; }
+  [[nodiscard]] static ORRERY_ON_DEVICE T slope(T x) { return x > T{0} ? T{2} * x : T{0}; }
+};
+
+template <class T, class F>
+struct ActivationForward {
+  Elements x, y;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const { y.store(i, F::value(x.load<T>(i))); }
+};
+template <class T, class F>
+struct ActivationBackward {
+  Elements x, d;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const { d.store(i, d.load<T>(i) * F::slope(x.load<T>(i))); }
+};
 
 /// pre[T, 2, f]: gate, then up.
-template <class T>
-struct SwigluForward {
+template <class T, class F>
+struct GatedForward {
   Elements pre, y;
   std::uint64_t columns;
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
     const std::uint64_t at_gate = i / columns * 2 * columns + i % columns;
-    const T gate = pre.load<T>(at_gate);
-    y.store(i, gate / (T{1} + logistic_exponential(gate)) * pre.load<T>(at_gate + columns));
+    y.store(i, F::value(pre.load<T>(at_gate)) * pre.load<T>(at_gate + columns));
   }
 };
-
-// silu' = s (1 + x (1 - s)), where s is the logistic function.
-template <class T>
-struct SwigluBackward {
+template <class T, class F>
+struct GatedBackward {
   Elements pre, dy, dpre;
   std::uint64_t columns;
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
@@ -68,11 +76,35 @@ struct SwigluBackward {
     const T gate = pre.load<T>(at_gate);
     const T up = pre.load<T>(at_gate + columns);
     const T d = dy.load<T>(i);
-    const T e = logistic_exponential(gate);
-    const T s = T{1} / (T{1} + e);
-    dpre.store(at_gate, d * up * s * (T{1} + gate * (e * s)));
-    dpre.store(at_gate + columns, d * gate * s);
+    dpre.store(at_gate, d * up * F::slope(gate));
+    dpre.store(at_gate + columns, d * F::value(gate));
   }
+};
+
+template <class T>
+struct ClipForward {
+  Elements x, y;
+  T limit;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const T v = x.load<T>(i);
+    y.store(i, v > limit ? limit : v < -limit ? -limit : v);
+  }
+};
+template <class T>
+struct ClipBackward {
+  Elements x, d;
+  T limit;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const T v = x.load<T>(i);
+    if (v > limit || v < -limit) d.store(i, T{0});
+  }
+};
+
+template <class T>
+struct Multiply {
+  Elements x, y;
+  T scale;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const { y.store(i, scale * x.load<T>(i)); }
 };
 
 template <class T>
@@ -104,15 +136,16 @@ struct RowDropout {
   }
 };
 
-// y = residual + dropout(x + bias).
+// y = residual + scale dropout(x + bias).
 template <class T>
 struct Residual {
   Elements x, bias, residual, y;  ///< bias may be none
   std::uint64_t columns;
+  T scale;
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
     T branch = x.load<T>(i);
     if (bias.data != nullptr) branch += bias.load<T>(i % columns);
-    y.store(i, residual.load<T>(i) + branch);
+    y.store(i, residual.load<T>(i) + scale * branch);
   }
 };
 template <class T>
@@ -197,11 +230,30 @@ struct PlainTerm {
   }
 };
 
+template <class T, class F, class Launcher>
+void activate(Launcher& l, const NamedOperands& o) {
+  for_each(l, o[N::y].count, ActivationForward<T, F>{Elements(o[N::pre]), Elements(o[N::y])});
+}
+template <class T, class F, class Launcher>
+void activate_back(Launcher& l, const NamedOperands& o) {
+  for_each(l, o[N::d].count, ActivationBackward<T, F>{Elements(o[N::pre]), Elements(o[N::d])});
+}
+template <class T, class F, class Launcher>
+void gate(Launcher& l, const Kernel& k, const NamedOperands& o) {
+  for_each(l, k.rows * k.columns, GatedForward<T, F>{Elements(o[N::pre]), Elements(o[N::y]), k.columns});
+}
+template <class T, class F, class Launcher>
+void gate_back(Launcher& l, const Kernel& k, const NamedOperands& o) {
+  for_each(l, k.rows * k.columns,
+           GatedBackward<T, F>{Elements(o[N::pre]), Elements(o[N::dy]), Elements(o[N::dpre]), k.columns});
+}
+
 /// Launches the kernel if it is one of these; returns whether it was.
 template <class T, class Launcher>
 bool run_elementwise(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext& c) {
   const auto x = [&](N name) { return Elements(o[name]); };
-  const auto inverse = [&] { return static_cast<T>(1.0 / (1.0 - k.parameter)); };
+  const double scale = k.scale == 0.0 ? 1.0 : k.scale;  // of a branch
+  const auto inverse = [&] { return static_cast<T>(scale / (1.0 - k.parameter)); };
   const auto row_dropout = [&](const Operand& mask, const Operand& other) {
     const Place& place = mask.place.shard != nullptr ? mask.place : other.place;
     return RowDropout{cpu::DropoutKey(k, c), GlobalIndex(place), place.first, k.columns};
@@ -218,16 +270,28 @@ bool run_elementwise(Launcher& l, const Kernel& k, const NamedOperands& o, const
       return true;
     case KernelKind::add_to: for_each(l, o[N::sum].count, AddTo<T>{x(N::x), x(N::sum)}); return true;
     case KernelKind::convert: for_each(l, o[N::y].count, Convert<T>{x(N::x), x(N::y)}); return true;
-    case KernelKind::gelu_forward: for_each(l, o[N::y].count, GeluForward<T>{x(N::pre), x(N::y)}); return true;
-    case KernelKind::gelu_backward: for_each(l, o[N::d].count, GeluBackward<T>{x(N::pre), x(N::d)}); return true;
-    case KernelKind::swiglu_forward:
-      for_each(l, k.rows * k.columns, SwigluForward<T>{x(N::pre), x(N::y), k.columns});
+    case KernelKind::multiply:
+      for_each(l, o[N::y].count, Multiply<T>{x(N::x), x(N::y), static_cast<T>(scale)});
       return true;
-    case KernelKind::swiglu_backward:
-      for_each(l, k.rows * k.columns, SwigluBackward<T>{x(N::pre), x(N::dy), x(N::dpre), k.columns});
+    case KernelKind::gelu_forward: activate<T, Gelu<T>>(l, o); return true;
+    case KernelKind::gelu_backward: activate_back<T, Gelu<T>>(l, o); return true;
+    case KernelKind::relu_forward: activate<T, Relu<T>>(l, o); return true;
+    case KernelKind::relu_backward: activate_back<T, Relu<T>>(l, o); return true;
+    case KernelKind::squared_relu_forward: activate<T, SquaredRelu<T>>(l, o); return true;
+    case KernelKind::squared_relu_backward: activate_back<T, SquaredRelu<T>>(l, o); return true;
+    case KernelKind::clip_forward:
+      for_each(l, o[N::y].count, ClipForward<T>{x(N::pre), x(N::y), static_cast<T>(k.parameter)});
       return true;
+    case KernelKind::clip_backward:
+      for_each(l, o[N::d].count, ClipBackward<T>{x(N::pre), x(N::d), static_cast<T>(k.parameter)});
+      return true;
+    case KernelKind::swiglu_forward: gate<T, Silu<T>>(l, k, o); return true;
+    case KernelKind::swiglu_backward: gate_back<T, Silu<T>>(l, k, o); return true;
+    case KernelKind::geglu_forward: gate<T, Gelu<T>>(l, k, o); return true;
+    case KernelKind::geglu_backward: gate_back<T, Gelu<T>>(l, k, o); return true;
     case KernelKind::residual_forward: {
-      const Residual<T> plain{x(N::x), elements_if(o, N::bias), x(N::residual), x(N::y), k.columns};
+      const Residual<T> plain{x(N::x),   elements_if(o, N::bias), x(N::residual), x(N::y),
+                              k.columns, static_cast<T>(scale)};
       if (k.options.dropout) {
         for_each(l, k.rows * k.columns,
                  ResidualDropout<T>{plain, x(N::mask), row_dropout(o[N::mask], o[N::y]), inverse()});

@@ -4,6 +4,7 @@
 
 #include "exec/kernels/device/global_place.hpp"
 #include "exec/kernels/device/launcher.hpp"
+#include "exec/kernels/rotations.hpp"
 
 /// Tables that tokens and positions look up, and rotary angles.
 namespace orrery::device {
@@ -55,9 +56,9 @@ template <class T>
 struct PositionForward {
   Elements x, table;
   Positions positions;
-  std::uint64_t each, columns;
+  std::uint64_t first, each, columns;  ///< first: rows of the table ahead of position 0's
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
-    const std::uint64_t position = positions(i / columns / each);
+    const std::uint64_t position = first + positions(i / columns / each);
     x.store(i, x.load<T>(i) + table.load<T>(position * columns + i % columns));
   }
 };
@@ -67,34 +68,33 @@ template <class T>
 struct PositionBackward {
   Elements dx, dtable;
   Positions positions;
-  std::uint64_t each, rows, columns;
+  std::uint64_t ahead, each, rows, columns;
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
     const std::uint64_t first = i / columns * each;
     const std::uint64_t column = i % columns;
     T sum{0};
     for (std::uint64_t row = first; row < first + each && row < rows; ++row) sum += dx.load<T>(row * columns + column);
-    const std::uint64_t at = positions(i / columns) * columns + column;
+    const std::uint64_t at = (ahead + positions(i / columns)) * columns + column;
     dtable.store(at, dtable.load<T>(at) + sum);
   }
 };
 
-/// [positions, half, 2]: cosine and sine of position * theta^(-2 i / head_dim).
+/// [positions, half, 2]: cosine and sine of position * frequency, times the scale.
 template <class T>
 struct RopeTable {
   T* table;
   Positions positions;
   std::uint64_t half;
-  double theta;
-  bool backward;
+  double frequencies[most_rotating_pairs];
+  double cosine_scale, sine_scale;  ///< opposite signs turn back
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
-    const double exponent = -static_cast<double>(i % half) / static_cast<double>(half);
-    const double angle = static_cast<double>(positions(i / half)) * std::pow(theta, exponent);
-    table[2 * i] = static_cast<T>(std::cos(angle));
-    table[2 * i + 1] = static_cast<T>(backward ? -std::sin(angle) : std::sin(angle));
+    const double angle = static_cast<double>(positions(i / half)) * frequencies[i % half];
+    table[2 * i] = static_cast<T>(cosine_scale * std::cos(angle));
+    table[2 * i + 1] = static_cast<T>(sine_scale * std::sin(angle));
   }
 };
 
-/// Rotates features (i, i + dim/2) of a group's queries and of its key; i counts (row, group, member, half).
+/// Rotates features (i, i + half) of a group's queries and of its key; i counts (row, group, member, half).
 /// Source: Su et al., "RoFormer", 2021.
 template <class T>
 struct Rope {
@@ -117,20 +117,23 @@ struct Rope {
 };
 
 template <class T, class Launcher>
-void rope(Launcher& l, const Kernel& k, const Operand& qkv, bool backward) {
-  const std::uint64_t half = k.head_dim / 2;
+void rope(Launcher& l, const Kernel& k, const Operand& qkv, const KernelContext& c, bool backward) {
+  const Rotation by = rotation_of(k, c, rotating_features(k));
+  const std::uint64_t half = by.frequencies.size();
   const std::uint64_t length = k.rows / k.batch;
   const std::uint64_t group = k.heads / k.kv_heads;
   const std::uint64_t value = k.value_dim > 0 ? k.value_dim : k.head_dim;
   auto* table = static_cast<T*>(l.scratch(length * half * 2 * sizeof(T)));
-  for_each(l, length * half, RopeTable<T>{table, Positions(qkv.place), half, k.parameter, backward});
+  RopeTable<T> angles{table, Positions(qkv.place), half, {}, by.scale, backward ? -by.scale : by.scale};
+  std::copy(by.frequencies.begin(), by.frequencies.end(), angles.frequencies);
+  for_each(l, length * half, angles);
   for_each(l, k.rows * k.kv_heads * (group + 1) * half,
            Rope<T>{Elements(qkv), table, k.batch, k.kv_heads, group + 1, half, (group + 1) * k.head_dim + value,
                    k.head_dim});
 }
 
 template <class T, class Launcher>
-bool run_embeddings(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext&) {
+bool run_embeddings(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext& c) {
   const auto begin = [](const Operand& table) {
     return table.place.shard == nullptr ? std::int64_t{0} : static_cast<std::int64_t>(table.place.box.offset[0]);
   };
@@ -148,18 +151,18 @@ bool run_embeddings(Launcher& l, const Kernel& k, const NamedOperands& o, const 
       return true;
     case KernelKind::position_forward:
       for_each(l, k.rows * k.columns,
-               PositionForward<T>{Elements(o[N::x]), Elements(o[N::table]), Positions(o[N::x].place),
+               PositionForward<T>{Elements(o[N::x]), Elements(o[N::table]), Positions(o[N::x].place), k.depth,
                                   rows_each(k, o[N::x]), k.columns});
       return true;
     case KernelKind::position_backward: {
       const std::uint64_t each = rows_each(k, o[N::dx]);
       for_each(l, (k.rows + each - 1) / each * k.columns,
-               PositionBackward<T>{Elements(o[N::dx]), Elements(o[N::dtable]), Positions(o[N::dx].place), each, k.rows,
-                                   k.columns});
+               PositionBackward<T>{Elements(o[N::dx]), Elements(o[N::dtable]), Positions(o[N::dx].place), k.depth, each,
+                                   k.rows, k.columns});
       return true;
     }
-    case KernelKind::rope_forward: rope<T>(l, k, o[N::qkv], false); return true;
-    case KernelKind::rope_backward: rope<T>(l, k, o[N::dqkv], true); return true;
+    case KernelKind::rope_forward: rope<T>(l, k, o[N::qkv], c, false); return true;
+    case KernelKind::rope_backward: rope<T>(l, k, o[N::dqkv], c, true); return true;
     default: return false;
   }
 }

@@ -26,6 +26,12 @@ struct Statistics {
   }
 };
 
+/// 1 where the norm has no weights.
+template <class T>
+[[nodiscard]] ORRERY_ON_DEVICE inline T weight_of(const Elements& gamma, std::uint64_t i) {
+  return gamma.data != nullptr ? gamma.load<T>(i) : T{1};
+}
+
 /// Where an axis cuts the columns, sums over whole rows are operands.
 template <class T>
 struct NormForward {
@@ -56,8 +62,8 @@ struct NormForward {
     const T square = (cut ? given_squares.load<T>(row) : b.sum(squares)) / whole;
     const T inverse = T{1} / std::sqrt(square + epsilon);
     for (std::uint64_t i = b.thread(); i < columns; i += b.threads()) {
-      T v = (x.load<T>(first + i) - mean) * inverse * gamma.load<T>(i);
-      if (!stats.rms) v += beta.load<T>(i);
+      T v = (x.load<T>(first + i) - mean) * inverse * weight_of<T>(gamma, i);
+      if (beta.data != nullptr) v += beta.load<T>(i);
       y.store(first + i, v);
     }
     if (b.thread() == 0) stats.put(row, mean, inverse);
@@ -85,7 +91,7 @@ struct NormBackwardInput {
       sum_gz = given.load<T>(stats.rms ? row : 2 * row + 1);
     } else {
       for (std::uint64_t i = b.thread(); i < columns; i += b.threads()) {
-        const T g = dy.load<T>(first + i) * gamma.load<T>(i);
+        const T g = dy.load<T>(first + i) * weight_of<T>(gamma, i);
         sum_g += g;
         sum_gz += g * ((x.load<T>(first + i) - mean) * inverse);
       }
@@ -96,7 +102,7 @@ struct NormBackwardInput {
     const T mean_g = stats.rms ? T{0} : sum_g / whole;
     const T mean_gz = sum_gz / whole;
     for (std::uint64_t i = b.thread(); i < columns; i += b.threads()) {
-      const T g = dy.load<T>(first + i) * gamma.load<T>(i);
+      const T g = dy.load<T>(first + i) * weight_of<T>(gamma, i);
       const T z = (x.load<T>(first + i) - mean) * inverse;
       dx.store(first + i, from.load<T>(first + i) + inverse * (g - mean_g - z * mean_gz));
     }
@@ -158,7 +164,7 @@ struct NormGradientSums {
     T sum_g{0};
     T sum_gz{0};
     for (std::uint64_t i = b.thread(); i < columns; i += b.threads()) {
-      const T g = dy.load<T>(row * columns + i) * gamma.load<T>(i);
+      const T g = dy.load<T>(row * columns + i) * weight_of<T>(gamma, i);
       sum_g += g;
       sum_gz += g * ((x.load<T>(row * columns + i) - mean) * inverse);
     }
@@ -175,7 +181,7 @@ void norm_forward(Launcher& l, const Kernel& k, const NamedOperands& o, bool rms
   const bool cut = k.options.cut;
   NormForward<T> f{};
   f.x = Elements(o[N::x]);
-  f.gamma = Elements(o[N::gamma]);
+  f.gamma = elements_if(o, N::gamma);
   f.beta = elements_if(o, N::beta);
   f.given_sums = elements_if(o, N::sums);
   f.given_squares = elements_if(o, N::squares);
@@ -194,7 +200,7 @@ void norm_backward_input(Launcher& l, const Kernel& k, const NamedOperands& o, b
   NormBackwardInput<T> f{};
   f.dy = Elements(o[N::dy]);
   f.x = Elements(o[N::x]);
-  f.gamma = Elements(o[N::gamma]);
+  f.gamma = elements_if(o, N::gamma);
   f.stats = {Elements(o[N::stats]), rms};
   f.given = elements_if(o, N::gradient_sums);
   f.from = Elements(o[k.options.residual ? N::residual : N::dx]);
@@ -209,7 +215,7 @@ template <class T, class Launcher>
 void norm_backward_weight(Launcher& l, const Kernel& k, const NamedOperands& o, bool rms) {
   const GammaTerm<T> term{Elements(o[N::dy]), Elements(o[N::x]), {Elements(o[N::stats]), rms}, k.columns};
   add_column_sums<T>(l, term, Elements(o[N::dgamma]), k.rows, k.columns);
-  if (rms) return;
+  if (o.find(N::dbeta) == nullptr) return;
   add_column_sums<T>(l, PlainTerm<T>{Elements(o[N::dy]), k.columns}, Elements(o[N::dbeta]), k.rows, k.columns);
 }
 
@@ -235,7 +241,7 @@ bool run_norms(Launcher& l, const Kernel& k, const NamedOperands& o, const Kerne
       for_each_row(l, k.rows,
                    NormGradientSums<T>{Elements(o[N::dy]),
                                        Elements(o[N::x]),
-                                       Elements(o[N::gamma]),
+                                       elements_if(o, N::gamma),
                                        {Elements(o[N::stats]), !centered},
                                        Elements(o[N::sums]),
                                        k.columns});

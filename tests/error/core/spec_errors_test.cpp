@@ -345,6 +345,30 @@ TEST_CASE("model.positions: scaled angles of positions that have none", "[error]
 )");
 }
 
+TEST_CASE("model.rope: numbers of a scaling without its kind, out of order, or too few", "[error]") {
+  std::string rotary = good_model;
+  const std::string learned = "positions = \"learned\"";
+  rotary.replace(rotary.find(learned), learned.size(), "positions = \"rotary\"");
+  CHECK(model_error(rotary + "\n[model.rope]\nfactor = 2.0\n") ==
+        R"(m.toml:16:1: error: [model.rope] has numbers of a scaling that the model does not name [model.rope]
+   16 | [model.rope]
+      | ^
+  Name the kind in rope_scaling, or leave [model.rope] out.
+)");
+  CHECK(model_error(rotary + "rope_scaling = \"yarn\"\n[model.rope]\nfactor = 2.0\nslow = 4.0\nfast = 4.0\n") ==
+        R"(m.toml:18:8: error: slow must be below fast [model.rope]
+   18 | slow = 4.0
+      |        ^
+  slow is 4, and fast is 4.
+)");
+  CHECK(model_error(rotary + "rope_scaling = \"longrope\"\n[model.rope]\nfactor = 2.0\nlong_factors = [2.0]\n") ==
+        R"(m.toml:16:1: error: longrope needs a factor for each pair of features [model.rope]
+   16 | [model.rope]
+      | ^
+  short_factors has 0 and long_factors 1; 8 pairs rotate.
+)");
+}
+
 TEST_CASE("model.layer-kinds: branches side by side whose norms follow them", "[error]") {
   CHECK(model_error(good_model + "parallel = \"one_norm\"\nbranch_norms = \"after\"\n") ==
         R"(m.toml:15:12: error: branches side by side have their norms before them [model.layer-kinds]

@@ -340,3 +340,42 @@ TEST_CASE("rope turns the pair (i, i + d/2) of queries and keys by its angle, an
   run(k, {x.operand()});
   CHECK(error(x, before) <= tolerance(DType::f64));
 }
+
+// The first 4 of 6 features turn, by a table: pair (i, i + 2), with angles position * {0.5, 0.01} and length 1.25.
+TEST_CASE("rope turns the first features alone, by a table of angles, and its backward pass is the transpose",
+          "[kernels]") {
+  constexpr std::uint32_t batch = 2, dim = 6;
+  const std::vector<Rotation> rotations = {{1.0, {1.0, 1.0, 1.0}}, {1.25, {0.5, 0.01}}};
+  KernelContext context;
+  context.rotations = rotations;
+  Kernel k = attention(KernelKind::rope_forward, DType::f64, batch, 5, 4, 2, dim);
+  k.depth = 4;
+  k.rotation = 2;
+  Memory x = Memory::random(DType::f64, k.rows * k.columns, 1);
+  const Memory before = x;
+  run(k, {x.operand()}, context);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const auto position = static_cast<double>(row / batch);
+    for (std::uint64_t head = 0; head < 8; ++head) {  // 2 groups of 2 queries, key, value
+      const bool value = head % 4 == 3;
+      const std::uint64_t at = row * k.columns + head * dim;
+      for (std::uint64_t i = 0; i < 2; ++i) {
+        const double angle = position * (i == 0 ? 0.5 : 0.01);
+        const double a = before[at + i], b = before[at + i + 2];
+        const double first = 1.25 * (a * std::cos(angle) - b * std::sin(angle));
+        const double second = 1.25 * (a * std::sin(angle) + b * std::cos(angle));
+        CHECK(x[at + i] == Approx(value ? a : first).margin(1e-13));
+        CHECK(x[at + i + 2] == Approx(value ? b : second).margin(1e-13));
+      }
+      for (std::uint64_t i = 4; i < dim; ++i) CHECK(x[at + i] == before[at + i]);
+    }
+  }
+  // <dy, R x> = <R^T dy, x>
+  Memory d = Memory::random(DType::f64, x.count(), 2);
+  double forward = 0.0, backward = 0.0;
+  for (std::uint64_t i = 0; i < x.count(); ++i) forward += d[i] * x[i];
+  k.kind = KernelKind::rope_backward;
+  run(k, {d.operand()}, context);
+  for (std::uint64_t i = 0; i < x.count(); ++i) backward += d[i] * before[i];
+  CHECK(forward == Approx(backward).epsilon(1e-13));
+}

@@ -58,6 +58,17 @@ TEST_CASE("a GPU's elementwise bodies compute what the host's kernels do", "[gpu
   compare({two(KernelKind::swiglu_forward), {values(t, 2 * n, 1), zeros(t, n)}, {}, {}}, bound(t));
   compare({two(KernelKind::swiglu_backward), {values(t, 2 * n, 1), values(t, n, 2), zeros(t, 2 * n)}, {}, {}},
           bound(t));
+  compare({two(KernelKind::geglu_forward), {values(t, 2 * n, 1), zeros(t, n)}, {}, {}}, bound(t));
+  compare({two(KernelKind::geglu_backward), {values(t, 2 * n, 1), values(t, n, 2), zeros(t, 2 * n)}, {}, {}}, bound(t));
+  for (const KernelKind kind : {KernelKind::relu_forward, KernelKind::squared_relu_forward}) {
+    compare({two(kind), {values(t, n, 1), zeros(t, n)}, {}, {}}, bound(t));
+  }
+  for (const KernelKind kind : {KernelKind::relu_backward, KernelKind::squared_relu_backward}) {
+    compare({two(kind), {values(t, n, 1), values(t, n, 2)}, {false, true}, {}}, bound(t));
+  }
+  Kernel multiply = two(KernelKind::multiply);
+  multiply.scale = 1.7;
+  compare({multiply, {values(t, n, 1), zeros(t, n)}, {}, {}}, bound(t));
   compare({two(KernelKind::bias_forward), {values(t, columns, 1), values(t, n, 2)}, {false, true}, {}}, bound(t));
   compare({two(KernelKind::bias_backward), {values(t, n, 1), values(wide(t), columns, 2)}, {false, true}, {}},
           bound(t));
@@ -69,7 +80,7 @@ TEST_CASE("a GPU's elementwise bodies compute what the host's kernels do", "[gpu
 // Large arguments: exp must not overflow into a NaN.
 TEST_CASE("a GPU's activations stay finite where their arguments are large", "[gpu-bodies]") {
   const Memory x = Memory::of(DType::f32, {-1e30, -200, -90, -20, 0, 20, 90, 200, 1e30});
-  for (const KernelKind kind : {KernelKind::gelu_forward, KernelKind::swiglu_forward}) {
+  for (const KernelKind kind : {KernelKind::gelu_forward, KernelKind::swiglu_forward, KernelKind::geglu_forward}) {
     Kernel k = kernel(kind, DType::f32, 1, kind == KernelKind::gelu_forward ? 9 : 4);
     compare({k, {x, zeros(DType::f32, k.columns)}, {}, {}}, bound(DType::f32));
   }
@@ -80,6 +91,7 @@ TEST_CASE("a GPU's dropout keeps what the host's keeps, and residuals are equal"
   const std::uint64_t rows = 6, columns = 21, n = rows * columns;
   Workload w;
   w.seed = 17;
+  const double scale = GENERATE(0.0, 0.4);
   for (const bool bias : {false, true}) {
     for (const bool dropout : {false, true}) {
       Kernel k = kernel(KernelKind::residual_forward, t, rows, columns);
@@ -87,6 +99,7 @@ TEST_CASE("a GPU's dropout keeps what the host's keeps, and residuals are equal"
       k.options.dropout = dropout;
       k.parameter = dropout ? 0.3 : 0.0;
       k.site = 1;
+      k.scale = scale;
       Memories m{values(t, n, 1)};
       if (bias) m.push_back(values(t, columns, 2));
       m.push_back(values(t, n, 3));
@@ -101,6 +114,7 @@ TEST_CASE("a GPU's dropout keeps what the host's keeps, and residuals are equal"
   Memory mask(DType::u8, n);
   for (std::uint64_t i = 0; i < n; i += 3) static_cast<std::uint8_t*>(mask.operand().data)[i] = 1;
   k.kind = KernelKind::dropout_backward;
+  k.scale = scale;
   compare({k, {values(t, n, 1), mask, zeros(t, n)}, {}, w}, bound(t));
 }
 
@@ -123,6 +137,11 @@ TEST_CASE("a GPU's norms compute what the host's do, whole and cut", "[gpu-bodie
     whole.push_back(zeros(t, n));
     whole.push_back(zeros(s, per_row * rows));
     compare({forward, whole, {}, {}}, bound(t));
+    if (!rms) {
+      forward.options.unbiased = true;
+      compare({forward, {m[0], m[1], zeros(t, n), zeros(s, 2 * rows)}, {}, {}}, bound(t));
+      forward.options.unbiased = false;
+    }
     forward.options.cut = true;
     forward.depth = 2 * columns;
     Memory squares = values(s, rows, 5);
@@ -213,6 +232,8 @@ TEST_CASE("a GPU's tables give and take what the host's do", "[gpu-bodies]") {
     k.kv_heads = 2;
     k.head_dim = 6;
     k.parameter = 10000;
+    compare({k, {values(t, 12 * 2 * 4 * 6, 1)}, {true}, {}, {part}}, bound(t));
+    k.depth = 4;
     compare({k, {values(t, 12 * 2 * 4 * 6, 1)}, {true}, {}, {part}}, bound(t));
   }
 }
@@ -338,13 +359,20 @@ TEST_CASE("a GPU's cross-entropy computes what the host's does, padding left out
            {false, false, false, false, true},
            {}},
           bound(DType::f64));
+  const double softcap = GENERATE(0.0, 3.5);
   for (const bool scaled : {false, true}) {
     Kernel k = kernel(KernelKind::cross_entropy_backward, t, rows, columns);
     k.options.scaled = scaled;
+    k.softcap = softcap;
+    k.scale = scaled ? 0.6 : 0.0;
     Memories m{logits, largest, sums, targets, Memory::of(DType::f64, {5})};
     if (scaled) m.push_back(Memory::of(DType::f64, {1024, 0}));
     compare({k, m, {true}, {}, places}, bound(t));
   }
+  Kernel logits_scale = kernel(KernelKind::scale_logits, t, rows, columns);
+  logits_scale.scale = 0.6;
+  logits_scale.softcap = softcap;
+  compare({logits_scale, {logits}, {true}, {}}, bound(t));
   compare({kernel(KernelKind::mean_loss, t, 0, 0),
            {Memory::of(DType::f64, {12}), Memory::of(DType::f64, {5})},
            {true, false},

@@ -12,42 +12,59 @@ namespace {
 
 double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 double silu(double x) { return x / (1 + std::exp(-x)); }
+double relu(double x) { return std::max(x, 0.0); }
+double square(double x) { return relu(x) * relu(x); }
+/// A function of one element and its two kernels.
+struct Activation {
+  KernelKind forward, backward;
+  double (*of)(double);
+};
 double derivative(double (*f)(double), double x) { return (f(x + 1e-5) - f(x - 1e-5)) / 2e-5; }
 
 }  // namespace
 
-// There is more than one tile of 1024, with a remainder, and arguments from -50 to 50.
-TEST_CASE("gelu and its derivative", "[kernels]") {
+// There is more than one tile of 1024, with a remainder, and arguments from -50 to 50. A central difference over relu's
+// corner is no derivative, so no argument lies within 1e-5 of 0 but 0 itself, which is left out.
+TEST_CASE("activations and their derivatives", "[kernels]") {
   const DType t = GENERATE(DType::f64, DType::f32, DType::bf16, DType::f16);
+  const Activation a =
+      GENERATE(Activation{KernelKind::gelu_forward, KernelKind::gelu_backward, gelu},
+               Activation{KernelKind::relu_forward, KernelKind::relu_backward, relu},
+               Activation{KernelKind::squared_relu_forward, KernelKind::squared_relu_backward, square});
   Memory x = Memory::random(t, 2500, 1, 2.0);
   x.set(0, 50.0);
   x.set(1, -50.0);
-  x.set(2, 0.0);
+  for (std::uint64_t i = 0; i < x.count(); ++i) {
+    if (std::abs(x[i]) < 2e-5) x.set(i, 0.5);
+  }
   Memory y(t, x.count());
   Memory d = Memory::random(t, x.count(), 2);
   const Memory dy = d;
-  run(kernel(KernelKind::gelu_forward, t, 1, x.count()), {x.operand(), y.operand()});
-  run(kernel(KernelKind::gelu_backward, t, 1, x.count()), {x.operand(), d.operand(true)});
+  run(kernel(a.forward, t, 1, x.count()), {x.operand(), y.operand()});
+  run(kernel(a.backward, t, 1, x.count()), {x.operand(), d.operand(true)});
   int wrong = 0;
   for (std::uint64_t i = 0; i < x.count(); ++i) {
-    wrong += !(std::abs(y[i] - gelu(x[i])) <= tolerance(t) * std::max(std::abs(x[i]), 0.1));
-    wrong +=
-        !(std::abs(d[i] - dy[i] * derivative(gelu, x[i])) <= (tolerance(t) + 1e-8) * std::max(1.0, std::abs(dy[i])));
+    const double slope = derivative(a.of, x[i]);
+    wrong += !(std::abs(y[i] - a.of(x[i])) <= tolerance(t) * std::max(a.of(std::abs(x[i])), 0.1));
+    wrong += !(std::abs(d[i] - dy[i] * slope) <=
+               (tolerance(t) + 1e-8) * std::max(1.0, std::abs(slope)) * std::max(1.0, std::abs(dy[i])));
   }
-  CAPTURE(name_of(t));
+  CAPTURE(name_of(t), name_of(a.forward));
   CHECK(wrong == 0);
 }
 
-TEST_CASE("swiglu gates up and gives both their gradients", "[kernels]") {
+TEST_CASE("a gate multiplies up and gives both their gradients", "[kernels]") {
   const DType t = GENERATE(DType::f64, DType::f32, DType::bf16, DType::f16);
+  const Activation a = GENERATE(Activation{KernelKind::swiglu_forward, KernelKind::swiglu_backward, silu},
+                                Activation{KernelKind::geglu_forward, KernelKind::geglu_backward, gelu});
   const std::uint64_t rows = 3;
   const std::uint64_t f = GENERATE(1, 7, 1100);
   Memory pre = Memory::random(t, rows * 2 * f, 1, 2.0);
   Memory dy = Memory::random(t, rows * f, 2);
   Memory y(t, rows * f);
   Memory dpre(t, rows * 2 * f);
-  run(kernel(KernelKind::swiglu_forward, t, rows, f), {pre.operand(), y.operand()});
-  run(kernel(KernelKind::swiglu_backward, t, rows, f), {pre.operand(), dy.operand(), dpre.operand()});
+  run(kernel(a.forward, t, rows, f), {pre.operand(), y.operand()});
+  run(kernel(a.backward, t, rows, f), {pre.operand(), dy.operand(), dpre.operand()});
   int wrong = 0;
   for (std::uint64_t row = 0; row < rows; ++row) {
     for (std::uint64_t i = 0; i < f; ++i) {
@@ -55,13 +72,52 @@ TEST_CASE("swiglu gates up and gives both their gradients", "[kernels]") {
       const double up = pre[(2 * row + 1) * f + i];
       const double g = dy[row * f + i];
       const double scale = std::max(1.0, std::abs(gate) * std::abs(up) * std::abs(g));
-      wrong += !(std::abs(y[row * f + i] - silu(gate) * up) <= tolerance(t) * std::max(1.0, std::abs(gate * up)));
-      wrong += !(std::abs(dpre[2 * row * f + i] - g * up * derivative(silu, gate)) <= (tolerance(t) + 1e-8) * scale);
-      wrong += !(std::abs(dpre[(2 * row + 1) * f + i] - g * silu(gate)) <= tolerance(t) * scale);
+      wrong += !(std::abs(y[row * f + i] - a.of(gate) * up) <= tolerance(t) * std::max(1.0, std::abs(gate * up)));
+      wrong += !(std::abs(dpre[2 * row * f + i] - g * up * derivative(a.of, gate)) <= (tolerance(t) + 1e-8) * scale);
+      wrong += !(std::abs(dpre[(2 * row + 1) * f + i] - g * a.of(gate)) <= tolerance(t) * scale);
     }
   }
-  CAPTURE(name_of(t), f);
+  CAPTURE(name_of(t), f, name_of(a.forward));
   CHECK(wrong == 0);
+}
+
+TEST_CASE("multiply scales every element, in place too", "[kernels]") {
+  Memory x = Memory::random(DType::bf16, 1500, 1);
+  Memory y(DType::bf16, 1500), expected(DType::f64, 1500);
+  Kernel k = kernel(KernelKind::multiply, DType::bf16, 1, 1500);
+  k.scale = 0.25;  // exact in 16 bits
+  for (std::uint64_t i = 0; i < x.count(); ++i) expected.set(i, 0.25 * x[i]);
+  run(k, {x.operand(), y.operand()});
+  run(k, {x.operand(), x.operand()});
+  CHECK(error(y, expected) == 0.0);
+  CHECK(error(x, expected) == 0.0);
+}
+
+TEST_CASE("a residual's branch is scaled behind its bias, with dropout and without", "[kernels]") {
+  constexpr std::uint64_t n = 40;
+  const bool dropout = GENERATE(false, true);
+  Memory x = Memory::random(DType::f64, n, 1), bias = Memory::random(DType::f64, n, 2);
+  Memory r = Memory::random(DType::f64, n, 3), y(DType::f64, n), mask(DType::u8, n), dx(DType::f64, n);
+  Workload workload;
+  KernelContext context;
+  context.workload = &workload;
+  Kernel k = kernel(KernelKind::residual_forward, DType::f64, 1, n);
+  k.options.bias = true;
+  k.options.dropout = dropout;
+  k.parameter = dropout ? 0.5 : 0.0;
+  k.scale = 0.22;
+  std::vector<Operand> operands = {x.operand(), bias.operand(), r.operand(), y.operand()};
+  if (dropout) operands.push_back(mask.operand());
+  run(k, operands, context);
+  const double factor = dropout ? 2 * 0.22 : 0.22;  // 1 / (1 - 1/2)
+  for (std::uint64_t i = 0; i < n; ++i) {
+    const bool kept = !dropout || mask[i] != 0.0;
+    CHECK(y[i] == Approx(r[i] + (kept ? factor * (x[i] + bias[i]) : 0.0)).epsilon(1e-14));
+  }
+  if (!dropout) return;
+  k.kind = KernelKind::dropout_backward;
+  run(k, {r.operand(), mask.operand(), dx.operand()});
+  for (std::uint64_t i = 0; i < n; ++i) CHECK(dx[i] == Approx(mask[i] != 0.0 ? factor * r[i] : 0.0));
 }
 
 TEST_CASE("the bias gradient is the column sum", "[kernels]") {

@@ -48,7 +48,22 @@ struct CrossEntropy {
     o.place.box = box_of(shard, mesh, Rank{static_cast<std::uint32_t>(r)});
     return o;
   }
-  Kernel kernel_of(KernelKind kind) const { return kernel(kind, t, rows, width()); }
+  double scale = 0.0, softcap = 0.0;
+  Kernel kernel_of(KernelKind kind) const {
+    Kernel k = kernel(kind, t, rows, width());
+    if (kind == KernelKind::scale_logits || kind == KernelKind::cross_entropy_backward) {
+      k.scale = scale;
+      k.softcap = softcap;
+    }
+    return k;
+  }
+  void scale_logits() {
+    for (std::uint64_t r = 0; r < ranks; ++r) run(kernel_of(KernelKind::scale_logits), {part(r)});
+  }
+  [[nodiscard]] double capped(double x) const {
+    if (scale != 0.0) x *= scale;
+    return softcap > 0.0 ? softcap * std::tanh(x / softcap) : x;
+  }
 
   double forward() {
     Memory part_max(t, rows), part_sum(t, rows), part_logit(t, rows);
@@ -88,7 +103,7 @@ struct CrossEntropy {
       double exponentials = 0.0;
       double wanted = 0.0;
       for (std::uint64_t v = 0; v < vocabulary; ++v) {
-        const double x = logits[v / width()][row * width() + v % width()];
+        const double x = capped(logits[v / width()][row * width() + v % width()]);
         exponentials += std::exp(x);
         if (static_cast<double>(v) == targets[row]) wanted = x;
       }
@@ -147,5 +162,29 @@ TEST_CASE("the loss scale multiplies the gradient", "[kernels]") {
           scale.operand()});
   for (std::uint64_t i = 0; i < plain.logits[0].count(); ++i) {
     CHECK(scaled.logits[0][i] == Approx(1024.0 * plain.logits[0][i]).epsilon(1e-13).margin(1e-13));
+  }
+}
+
+// Logits are of order 2, so a bound of 3 bends them. Central differences as above.
+TEST_CASE("scaled and capped logits give the loss and its gradient by the raw ones", "[kernels]") {
+  const std::uint64_t p = GENERATE(1, 3);
+  CrossEntropy x(DType::f64, 7, p);
+  x.scale = GENERATE(0.0, 0.3);
+  x.softcap = GENERATE(0.0, 3.0);
+  CrossEntropy made = x;
+  made.scale_logits();
+  const double loss = made.forward();
+  CHECK(loss == Approx(x.plain()).epsilon(1e-12));
+  made.backward();
+  for (std::uint64_t r = 0; r < p; ++r) {
+    for (std::uint64_t i = 0; i < rows * x.width(); ++i) {
+      const double at = x.logits[r][i];
+      x.logits[r].set(i, at + 1e-5);
+      const double above = x.plain();
+      x.logits[r].set(i, at - 1e-5);
+      const double below = x.plain();
+      x.logits[r].set(i, at);
+      CHECK(made.logits[r][i] == Approx((above - below) / 2e-5).margin(1e-9));
+    }
   }
 }

@@ -116,3 +116,22 @@ TEST_CASE("norm gradients are derivatives and add to what is there", "[kernels]"
     if (!rms) CHECK(dbeta[i] - dbeta0[i] == Approx(derivative(n.beta, i)).margin(1e-8));
   }
 }
+
+TEST_CASE("a layer norm without a bias gives what one with a bias of 0 gives", "[kernels]") {
+  Norm n(false, DType::f64, 3, 7);
+  n.beta = Memory::of(DType::f64, std::vector<double>(7, 0.0));
+  n.forward();
+  Memory y(DType::f64, 21), stats(DType::f64, 6), dgamma = Memory::random(DType::f64, 7, 9), expected = dgamma;
+  Kernel k = kernel(KernelKind::layer_norm_forward, DType::f64, 3, 7);
+  k.parameter = epsilon;
+  k.options.unbiased = true;
+  run(k, {n.x.operand(), n.gamma.operand(), y.operand(), stats.operand()});
+  CHECK(y == n.y);
+  CHECK(stats == n.stats);
+  k.kind = KernelKind::layer_norm_backward_weight;
+  run(k, {n.dy.operand(), n.x.operand(), stats.operand(), dgamma.operand(true)});
+  k.options.unbiased = false;
+  Memory dbeta(DType::f64, 7);
+  run(k, {n.dy.operand(), n.x.operand(), stats.operand(), expected.operand(true), dbeta.operand(true)});
+  CHECK(dgamma == expected);
+}

@@ -18,7 +18,7 @@ Kernel kernel(KernelKind kind) {
 template <class Visit>
 void for_each_kernel(Visit visit) {
   for (std::size_t kind = 0; kind < kernel_kind_count; ++kind) {
-    for (unsigned chosen = 0; chosen < 1U << 11; ++chosen) {
+    for (unsigned chosen = 0; chosen < 1U << 12; ++chosen) {
       Kernel k = kernel(static_cast<KernelKind>(kind));
       const auto is = [&](unsigned option) { return (chosen >> option & 1U) != 0; };
       k.options.bias = is(0);
@@ -30,8 +30,9 @@ void for_each_kernel(Visit visit) {
       k.options.cut = is(6);
       k.options.loads = is(7);
       k.options.residual = is(8);
-      k.depth = is(9) ? 3 : 0;
-      k.options.sinks = is(10);
+      k.options.unbiased = is(9);
+      k.depth = is(10) ? 3 : 0;
+      k.options.sinks = is(11);
       visit(k);
     }
   }

@@ -40,7 +40,7 @@ TEST_CASE("every field of a Program survives the text", "[program_text]") {
   table.count = 12;
   table.slices = {{"a b", 3, Shard{{5, 4, {Axis::tensor, Axis::data}, false}, {6, 6, {}, true}}, Init::normal, 0.1}};
   table.slices.push_back({"c", 0, Shard{}, Init::ones, 0.0});
-  table.segments = {{0, 5, true, false, false}, {5, 7, false, true, true}};
+  table.segments = {{0, 5, true, false, false, false}, {5, 7, false, true, false, true}};
   p.parameter_tables = {table, table};  // the same name twice: referred to by number
   Buffer b;
   b.name = "x";
@@ -55,6 +55,7 @@ TEST_CASE("every field of a Program survives the text", "[program_text]") {
   p.buffers = {b, b};
   p.buffers[1].tier = Tier::device;
   p.buffers[1].reuses = BufferId{0};
+  p.rotations = {{1.0 / 3.0, {1.0, 1e-300}}, {1.0, {0.1}}};
   p.groups = {{{}, {}}, {{Axis::tensor}, {1}}, {{Axis::data, Axis::tensor}, {5, 0, 3}}, {{}, {}}};
   Block block;
   block.name = "";
@@ -63,14 +64,17 @@ TEST_CASE("every field of a Program survives the text", "[program_text]") {
   k.kind = KernelKind::adam_update;
   k.pass = Pass::optimizer;
   k.compute = DType::f16;
-  k.options = {true, true, true, true, true, true, true, true, true, true, true, true, true, true, true, true, true};
+  k.options = {true, true, true, true, true, true, true, true, true, true,
+               true, true, true, true, true, true, true, true, true};
   k.site = 255;
-  k.batch = k.heads = k.kv_heads = k.head_dim = 4294967295U;
+  k.batch = k.heads = k.kv_heads = k.head_dim = k.value_dim = k.ring = k.rotation = 4294967295U;
   k.rows = k.columns = k.depth = 18446744073709551615U;
   k.window = 18446744073709551615U;
   k.scale = 1.0 / 7.0;
   k.softcap = 1e-300;
   k.parameter = 1.0 / 3.0;  // shortest text that reads back to the same bits
+  k.scale = -0.1;
+  k.softcap = 1e300;
   block.kernels = {k, Kernel{}};
   block.views = {{BufferId{1}, 5, 7, View::Use::accumulate, -128, {Axis::tensor, Axis::data}},
                  {BufferId{0}, 0, 1000000000000, View::Use::write, 127, {}},

@@ -157,6 +157,22 @@ TEST_CASE("attention of a layer makes the same scores in all its kernels", "[ver
         "0)");
 }
 
+TEST_CASE("rope turns pairs of features that a head has, by a table of as many angles", "[verify]") {
+  const auto rope = [](const std::string& fields, const std::string& table) {
+    const std::string fill = "  1: compute fill forward f32 rows=4 columns=8 (write hidden)\n";
+    return after({{"buffer weights", table + "buffer weights"},
+                  {fill, fill +
+                             "  2: compute rope_forward forward f32 rows=4 columns=8 batch=1 heads=1 kv_heads=1 "
+                             "head_dim=2 value_dim=4 " +
+                             fields + " (accumulate hidden)\n"}})[0]
+        .message;
+  };
+  CHECK(rope("rotation=1", "") == "there is no rotation 1 among 0 (block first, op 2)");
+  CHECK(rope("rotation=1", "rotation 1 [0.5, 0.1]\n") ==
+        "rotation 1 has 2 frequencies for 2 features (block first, op 2)");
+  CHECK(rope("depth=3", "") == "3 of a head's 2 features cannot turn in pairs (block first, op 2)");
+}
+
 TEST_CASE("collectives, exchanges and copies have the operands of their kind", "[verify]") {
   CHECK(after({{"all_gather tensor (read half, write hidden@1)", "all_gather tensor (read half, write half)"}})[0]
             .message == "16 elements are not 2 parts of 16 (block forward, op 3)");

@@ -1,0 +1,90 @@
+#include "core/program/lower/branch_end.hpp"
+
+#include <utility>
+
+namespace orrery::lowering {
+
+BufferId BranchEnds::summed(BlockBuilder& b, BufferId partial, BufferId part) const {
+  if (c_.tensor == 1) return partial;
+  if (!c_.sequence_parallel) {
+    b.seam(Collective::Kind::all_reduce, {update(partial)});
+    return partial;
+  }
+  b.seam(Collective::Kind::reduce_scatter, {read(partial), write(part)});
+  return part;
+}
+
+Kernel BranchEnds::kernel(KernelKind kind, Pass pass, const BranchEnd& end) const {
+  Kernel k = c_.kernel(kind, pass, c_.rows, c_.hidden_width);
+  if (c_.model.residual_scale != 1.0) k.scale = c_.model.residual_scale;
+  if (drops()) {
+    k.options.dropout = true;
+    k.parameter = c_.workload.hidden_dropout;
+    k.site = end.site;
+  }
+  return k;
+}
+
+void BranchEnds::close(BlockBuilder& b, const Module& module, const BranchEnd& end, const BranchBiases& biases,
+                       Operand residual, Operand out) const {
+  // The product is row-parallel and gives partial sums; the bias is added after the sum.
+  BufferId x = summed(b, end.out, end.part);
+  // The sum with the stream takes the last bias, unless a norm stands between.
+  const char* last = nullptr;
+  for (const char* bias : biases.of) {
+    if (bias == nullptr) continue;
+    const char* now = end.norm ? bias : std::exchange(last, bias);
+    if (now == nullptr) continue;
+    b.compute(c_.kernel(KernelKind::bias_forward, Pass::forward, c_.rows, c_.hidden_width),
+              {weight_of(c_, module, now), update(x)});
+  }
+  if (end.norm) {
+    c_.sharding.norm_forward(c_, b, *end.norm, read(x), write(end.normed), write(end.stats));
+    x = end.normed;
+  }
+  Kernel k = kernel(KernelKind::residual_forward, Pass::forward, end);
+  OperandArray operands{read(x)};
+  if (last != nullptr) {
+    k.options.bias = true;
+    operands.add(weight_of(c_, module, last));
+  }
+  operands.add(residual);
+  operands.add(out);
+  if (drops()) operands.add(write(end.mask));
+  b.compute(k, operands);
+}
+
+Operand BranchEnds::open(BlockBuilder& b, const Module& module, const BranchEnd& end, const BranchBiases& biases,
+                         Operand gradient) const {
+  Operand dy = gradient;
+  if (drops()) {
+    b.compute(kernel(KernelKind::dropout_backward, Pass::input_gradient, end),
+              {gradient, read(end.mask), write(end.dropped)});
+    dy = read(end.dropped);
+  } else if (c_.model.residual_scale != 1.0) {
+    b.compute(kernel(KernelKind::multiply, Pass::input_gradient, end), {gradient, write(end.dropped)});
+    dy = read(end.dropped);
+  }
+  if (end.norm) {
+    const BufferId x = c_.sequence_parallel ? end.part : end.out;
+    b.compute(c_.kernel(KernelKind::fill, Pass::input_gradient, c_.rows, c_.hidden_width),
+              {write(end.normed_gradient)});
+    c_.sharding.norm_backward(c_, b, *end.norm, dy, read(x), read(end.stats), update(end.normed_gradient),
+                              std::nullopt);
+    dy = read(end.normed_gradient);
+  }
+  for (const char* bias : biases.of) {
+    if (bias == nullptr) continue;
+    b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.rows, c_.hidden_width),
+              {dy, gradient_of(c_, module, bias)});
+  }
+  if (!c_.sequence_parallel) return dy;
+  // Nothing before it on the compute lane produces what the next stage sent.
+  if (c_.pipeline > 1 && dy.buffer == c_.hidden_gradient) {
+    b.after_tail({LaneKind::transfer, static_cast<std::uint8_t>(TransferLane::backward_receive)});
+  }
+  b.seam(Collective::Kind::all_gather, {dy, write(end.whole)});
+  return read(end.whole);
+}
+
+}  // namespace orrery::lowering

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/program/program.hpp"
+#include "exec/kernels/kernel_runner.hpp"
+
+namespace orrery {
+
+/// The angles by which a kernel turns `features` features of a head: those of its table, or theta^(-2 i / features)
+/// for pair i with theta = Kernel::parameter.
+[[nodiscard]] Rotation rotation_of(const Kernel&, const KernelContext&, std::uint64_t features);
+
+/// Features of a head that rope turns, the first ones.
+[[nodiscard]] inline std::uint64_t rotating_features(const Kernel& k) { return k.depth > 0 ? k.depth : k.head_dim; }
+
+/// Most pairs of features that a GPU's rope turns; its kernel takes their frequencies by value.
+inline constexpr std::uint64_t most_rotating_pairs = 256;
+
+}  // namespace orrery
