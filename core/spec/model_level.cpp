@@ -22,6 +22,7 @@ std::vector<std::string> unpriced(const ModelSpec& m) {
   };
   lack(m.parallel != ParallelBranches::none && (m.mixture || m.latent),
        "mixtures or latent attention beside another branch");
+  lack(!m.norm_weight && m.tied_embeddings && !m.biases.head, "a head without any parameters of its own");
   lack(m.query_key_norm != QueryKeyNorm::none && m.norm == Norm::layer_norm, "layer norms of queries and keys");
   lack(m.prediction_modules > 0 && (m.embedding_norm || m.embedding_scale != 1.0 || m.biases.head),
        "prediction modules with a normed or scaled embedding, or a bias of the head");

@@ -27,7 +27,7 @@ struct RotaryAngles {
   std::vector<double> frequencies;
 };
 
-/// Angles of a layer for sequences of so many positions.  docs/formulas/rotary.md has the formulas and their sources.
+/// Angles of a layer for sequences of so many positions.  docs/formulas/layers.md has the formulas and their sources.
 [[nodiscard]] RotaryAngles rotary_angles(const ModelSpec&, std::uint64_t layer, std::uint64_t positions);
 /// Whether theta and the width give a layer's angles.
 [[nodiscard]] bool stretches(const ModelSpec&, std::uint64_t layer);
