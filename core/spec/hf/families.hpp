@@ -22,6 +22,10 @@ namespace orrery::hf {
 [[nodiscard]] std::vector<Family> language_part_families();
 [[nodiscard]] std::vector<Family> vision_language_families();
 [[nodiscard]] std::vector<Family> own_tower_families();
+[[nodiscard]] std::vector<Family> state_space_families();
+[[nodiscard]] std::vector<Family> hybrid_families();
+[[nodiscard]] std::vector<Family> linear_attention_families();
+[[nodiscard]] std::vector<Family> encoder_decoder_families();
 
 /// Keys of Qwen2-VL's language model.
 [[nodiscard]] std::vector<Keys> qwen2_vl_text_tables();
