@@ -5,10 +5,27 @@ namespace orrery::hf {
 const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> out;
-    for (const auto& kind : {gpt_families(), llama_families(), gemma_families(), parallel_families(),
-                             mixture_families(), latent_families(), encoder_families(), text_encoder_families(),
-                             relative_encoder_families(), vision_encoder_families(), two_tower_families(),
-                             language_part_families(), vision_language_families(), own_tower_families()}) {
+    for (const auto& kind : {gpt_families(),
+                             llama_families(),
+                             gemma_families(),
+                             parallel_families(),
+                             mixture_families(),
+                             latent_families(),
+                             encoder_families(),
+                             text_encoder_families(),
+                             relative_encoder_families(),
+                             vision_encoder_families(),
+                             two_tower_families(),
+                             language_part_families(),
+                             vision_language_families(),
+                             own_tower_families(),
+                             state_space_families(),
+                             hybrid_families(),
+                             linear_attention_families(),
+                             encoder_decoder_families(),
+                             sparse_families(),
+                             gated_families(),
+                             uneven_families()}) {
       out.insert(out.end(), kind.begin(), kind.end());
     }
     return out;

@@ -13,6 +13,10 @@ namespace orrery::hf {
 [[nodiscard]] std::vector<Family> parallel_families();
 [[nodiscard]] std::vector<Family> mixture_families();
 [[nodiscard]] std::vector<Family> latent_families();
+/// Latent attention with DeepSeek-V3's experts, and its keys.
+[[nodiscard]] Keys latent_keys();
+[[nodiscard]] Keys deepseek_v3_keys();
+[[nodiscard]] ModelSpec deepseek_v3(Config&);
 [[nodiscard]] std::vector<Family> encoder_families();
 
 [[nodiscard]] std::vector<Family> text_encoder_families();
@@ -22,6 +26,13 @@ namespace orrery::hf {
 [[nodiscard]] std::vector<Family> language_part_families();
 [[nodiscard]] std::vector<Family> vision_language_families();
 [[nodiscard]] std::vector<Family> own_tower_families();
+[[nodiscard]] std::vector<Family> state_space_families();
+[[nodiscard]] std::vector<Family> hybrid_families();
+[[nodiscard]] std::vector<Family> linear_attention_families();
+[[nodiscard]] std::vector<Family> encoder_decoder_families();
+[[nodiscard]] std::vector<Family> sparse_families();
+[[nodiscard]] std::vector<Family> gated_families();
+[[nodiscard]] std::vector<Family> uneven_families();
 
 /// Keys of Qwen2-VL's language model.
 [[nodiscard]] std::vector<Keys> qwen2_vl_text_tables();

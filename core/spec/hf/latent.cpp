@@ -11,7 +11,7 @@ namespace orrery::hf {
 namespace {
 
 /// DeepSeek-V2 and V3.
-constexpr std::array deepseek_keys{
+constexpr std::array latent_table{
     read("num_key_value_heads", "null", "kv_heads"),
     read("q_lora_rank", "1536"),
     read("kv_lora_rank", "512"),
@@ -57,7 +57,7 @@ constexpr std::array deepseek_v2_keys{
     same_as("num_experts", "n_routed_experts"),
 };
 
-constexpr std::array deepseek_v3_keys{
+constexpr std::array deepseek_v3_table{
     read("num_hidden_layers", "61", "layers"),
     read("hidden_size", "7168"),
     read("num_attention_heads", "128", "heads"),
@@ -192,6 +192,11 @@ ModelSpec deepseek_v2(Config& c) {
   return m;
 }
 
+}  // namespace
+
+Keys latent_keys() { return latent_table; }
+Keys deepseek_v3_keys() { return deepseek_v3_table; }
+
 ModelSpec deepseek_v3(Config& c) {
   ModelSpec m = latent(c);
   m.mixture = experts(c, m);
@@ -204,24 +209,22 @@ ModelSpec deepseek_v3(Config& c) {
   return m;
 }
 
-}  // namespace
-
 std::vector<Family> latent_families() {
   const Keys rotary = rotary_keys(), router = router_keys(), common = common_keys();
-  const std::vector<Keys> v3{deepseek_v3_keys, deepseek_keys, rotary, router, common};
+  const std::vector<Keys> v3{deepseek_v3_keys(), latent_keys(), rotary, router, common};
   return {
       {"deepseek_v2",
        {"DeepseekV2ForCausalLM"},
-       {deepseek_v2_keys, deepseek_keys, rotary, router, common},
+       {deepseek_v2_keys, latent_keys(), rotary, router, common},
        deepseek_v2},
       {"deepseek_v3", {"DeepseekV3ForCausalLM"}, v3, deepseek_v3},
       {"kimi_k2", {"DeepseekV3ForCausalLM"}, v3, deepseek_v3},
       {"glm4_moe_lite",
        {"Glm4MoeLiteForCausalLM"},
-       {glm4_lite_keys, deepseek_v3_keys, deepseek_keys, rotary, router, common},
+       {glm4_lite_keys, deepseek_v3_keys(), latent_keys(), rotary, router, common},
        deepseek_v3},
-      {"minicpm3", {"MiniCPM3ForCausalLM"}, {minicpm3_keys, deepseek_keys, rotary, common}, minicpm3},
-      {"youtu", {"YoutuForCausalLM"}, {youtu_keys, deepseek_keys, rotary, common}, latent},
+      {"minicpm3", {"MiniCPM3ForCausalLM"}, {minicpm3_keys, latent_keys(), rotary, common}, minicpm3},
+      {"youtu", {"YoutuForCausalLM"}, {youtu_keys, latent_keys(), rotary, common}, latent},
   };
 }
 

@@ -43,6 +43,10 @@ constexpr std::array qwen3_vl_keys{
     read("vision_config.num_position_embeddings", "2304"),
     read("vision_config.deepstack_visual_indexes", "[8, 16, 24]"),
 };
+constexpr std::array qwen3_5_keys{
+    read("vision_config.deepstack_visual_indexes", "[]"),
+    no_effect("language_model_only"),
+};
 constexpr std::array glm4v_keys{
     read("vision_config.depth", "24"),
     read("vision_config.hidden_size", "1536"),
@@ -225,6 +229,10 @@ std::vector<Family> own_tower_families() {
            "qwen2_5_vl_text", true),
       qwen("qwen3_vl", "Qwen3VLForConditionalGeneration", {qwen3_vl_keys}, qwen3_vl, "qwen3_vl_text", false),
       qwen("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", {qwen3_vl_keys}, qwen3_vl, "qwen3_vl_moe_text", false),
+      qwen("qwen3_5", "Qwen3_5ForConditionalGeneration", {qwen3_5_keys, qwen3_vl_keys}, qwen3_vl, "qwen3_5_text",
+           false),
+      qwen("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", {qwen3_5_keys, qwen3_vl_keys}, qwen3_vl,
+           "qwen3_5_moe_text", false),
       qwen("glm4v", "Glm4vForConditionalGeneration", {glm4v_keys}, glm4v, "glm4v_text", false),
       vision_language("llama4", {"Llama4ForConditionalGeneration"}, {llama4_keys}, llama4,
                       {"text_config", "llama4_text", "false"}),
