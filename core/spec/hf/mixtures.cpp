@@ -86,6 +86,18 @@ constexpr std::array olmoe_keys{
     no_effect("mlp_bias"),
 };
 
+constexpr std::array flex_olmo_keys{
+    read("vocab_size", "100352", "vocabulary"),
+    read("hidden_size", "4096", "hidden"),
+    read("intermediate_size", "11008", "ffn"),
+    read("num_hidden_layers", "32", "layers"),
+    read("num_attention_heads", "32", "heads"),
+    read("rms_norm_eps", "1e-6", "norm_epsilon"),
+    read("rope_theta", "500000.0", "rope_theta"),
+    read("num_experts", "7", "mixture.experts"),
+    read("num_experts_per_tok", "5", "mixture.per_token"),
+};
+
 constexpr std::array granite_moe_keys{
     read("embedding_multiplier", "1.0", "embedding_scale"),      read("residual_multiplier", "1.0", "residual_scale"),
     read("attention_multiplier", "1.0", "attention_scale"),      read("logits_scaling", "1.0"),
@@ -342,6 +354,8 @@ ModelSpec mixtral(Config& c) {
 /// Phi-3.5-MoE: layer norms in a model that is otherwise Mixtral's.
 ModelSpec phimoe(Config& c) {
   ModelSpec m = mixtral(c);
+  m.norm = Norm::layer_norm;
+  m.norm_epsilon = c.number("layer_norm_eps", 0.0, 1.0);
   m.biases.head = c.flag("lm_head_bias");
   return m;
 }
@@ -551,7 +565,7 @@ std::vector<Family> mixture_families() {
       family("qwen2_moe", {"Qwen2MoeForCausalLM"}, {qwen2_moe_keys, qwen_moe_keys}, qwen2_moe),
       family("qwen3_moe", {"Qwen3MoeForCausalLM"}, {qwen3_moe_keys, qwen_moe_keys}, qwen3_moe),
       family("olmoe", {"OlmoeForCausalLM"}, {olmoe_keys}, olmoe),
-      family("flex_olmo", {"FlexOlmoForCausalLM"}, {olmoe_keys}, flex_olmo),
+      family("flex_olmo", {"FlexOlmoForCausalLM"}, {flex_olmo_keys, olmoe_keys}, flex_olmo),
       family("granitemoe", {"GraniteMoeForCausalLM"}, {granite_moe_keys}, granite_moe),
       family("granitemoeshared", {"GraniteMoeSharedForCausalLM"}, {granite_moe_keys}, granite_moe),
       family("dbrx", {"DbrxForCausalLM"}, {dbrx_keys}, dbrx, layer_norm_keys()),
