@@ -27,7 +27,10 @@ const std::vector<Family>& families() {
                              gated_families(),
                              uneven_families(),
                              gemma_layer_families(),
-                             sparse_image_families()}) {
+                             sparse_image_families(),
+                             gated_mixture_families(),
+                             recurrence_families(),
+                             latent_layer_families()}) {
       out.insert(out.end(), kind.begin(), kind.end());
     }
     return out;
