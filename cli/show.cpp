@@ -41,6 +41,7 @@ class ShowVerb final : public Verb {
   void declare(Command& c) override {
     c.positional("KIND", kind_, "model, cluster, device, fabric, plan or program; models: a table of all");
     c.positional("X", reference_, "a name or a file; without it, the known names; for program: a plan");
+    c.option("--part", part_, "model: the part of a config.json's model to take: language");
     c.flag("--dot", dot_, "as a graph for Graphviz; -o FILE.svg, .png or .pdf draws it");
     c.flag("--astra-sim", astra_, "fabric: as a network of ASTRA-sim's analytical backends");
     c.flag("--crossover", crossover_,
@@ -109,6 +110,7 @@ class ShowVerb final : public Verb {
     }
     if (order_ && (kind_ != "plan" || !reference_)) refuse("cli.flags", "--order goes with show plan PLAN only");
     if (order_ && (dot_ || flags_.json)) refuse("cli.flags", "--order does not go with --dot or --json");
+    if (!part_.empty() && (kind_ != "model" || !reference_)) refuse("cli.flags", "--part goes with show model X only");
     if (astra_ && (kind_ != "fabric" || !reference_)) refuse("cli.flags", "--astra-sim goes with show fabric F only");
     if (crossover_ && (kind_ != "fabric" || !reference_))
       refuse("cli.flags", "--crossover goes with show fabric F only");
@@ -203,7 +205,7 @@ class ShowVerb final : public Verb {
 
   int model(const Library& library) const {
     Diagnostics d;
-    const std::optional<ModelSpec> m = named_model(library, *reference_, d);
+    const std::optional<ModelSpec> m = named_model(library, part_.empty() ? *reference_ : *reference_ + "#" + part_, d);
     require_none(d);
     if (dot_) {
       put_dot(dot_of(*m));
@@ -222,7 +224,7 @@ class ShowVerb final : public Verb {
     } else {
       std::string counts = fmt::format("# {} parameters, {} in each layer\n", with_commas(parameter_count(*m)),
                                        with_commas(layer_parameter_count(*m)));
-      if (m->mixture) {
+      if (active_parameter_count(*m) < parameter_count(*m)) {
         counts += fmt::format("# of which a token meets {}\n", with_commas(active_parameter_count(*m)));
       }
       if (published_parameter_count(*m) != parameter_count(*m)) {
@@ -411,7 +413,12 @@ class ShowVerb final : public Verb {
 
   CommonFlags flags_;
   std::string kind_;
+<<<<<<< HEAD
   std::optional<std::string> reference_, cluster_, after_, search_;
+=======
+  std::optional<std::string> reference_, cluster_, after_;
+  std::string part_;
+>>>>>>> h/counted
   bool crossover_ = false, astra_ = false;
   bool dot_ = false;
   bool order_ = false;

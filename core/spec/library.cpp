@@ -42,9 +42,22 @@ std::string beginning(const std::filesystem::path& file) {
 
 }  // namespace
 
+ModelReference without_part(const std::string& reference) {
+  const std::size_t mark = reference.rfind('#');
+  if (mark == std::string::npos || mark == 0 || mark + 1 == reference.size() ||
+      reference.find_first_of("/.", mark) != std::string::npos)
+    return {reference, ""};
+  return {reference.substr(0, mark), reference.substr(mark + 1)};
+}
+
 bool is_path(const std::string& reference) {
+<<<<<<< HEAD
   if (is_cluster_word(reference)) return false;  // "h200:8x4@100 Gbit/s"
   return reference.find('/') != std::string::npos || reference.ends_with(".toml") || reference.ends_with(".json");
+=======
+  const std::string file = without_part(reference).file;
+  return file.find('/') != std::string::npos || file.ends_with(".toml") || file.ends_with(".json");
+>>>>>>> h/counted
 }
 
 std::string portable(const std::string& reference, const std::filesystem::path& relative_to) {
@@ -76,16 +89,18 @@ std::filesystem::path Library::plan(const std::string& name) const { return data
 
 std::optional<std::filesystem::path> Library::model_file(const std::string& reference,
                                                          const std::filesystem::path& relative_to) const {
-  if (!is_path(reference) && contains(models(), reference)) return data_ / "model" / (reference + ".toml");
-  std::filesystem::path file = relative_to / reference;
+  const std::string named = without_part(reference).file;
+  if (!is_path(named) && contains(models(), named)) return data_ / "model" / (named + ".toml");
+  std::filesystem::path file = relative_to / named;
   std::error_code failure;
   if (std::filesystem::is_directory(file, failure)) file /= "config.json";
-  if (is_path(reference) || (!reference.empty() && std::filesystem::exists(file, failure))) return file;
+  if (is_path(named) || (!named.empty() && std::filesystem::exists(file, failure))) return file;
   return std::nullopt;
 }
 
 std::string Library::portable_model(const std::string& reference, const std::filesystem::path& relative_to) const {
-  const bool file = !is_path(reference) && !contains(models(), reference) && model_file(reference, relative_to);
+  const bool known = contains(models(), without_part(reference).file);
+  const bool file = !is_path(reference) && !known && model_file(reference, relative_to);
   return portable(file ? "./" + reference : reference, relative_to);
 }
 
@@ -97,7 +112,12 @@ std::optional<ModelSpec> Library::model(const std::string& reference, const std:
     return std::nullopt;
   }
   const bool config = file->extension() == ".json" || looks_like_hf_config(beginning(*file));
-  return config ? read_hf_config(*file, diagnostics) : read_model_file(*file, diagnostics);
+  const std::string part = without_part(reference).part;
+  if (config) return read_hf_config(*file, diagnostics, part);
+  if (part.empty()) return read_model_file(*file, diagnostics);
+  diagnostics.error("hf.part", fmt::format("{} has no part \"{}\"", reference.substr(0, reference.rfind('#')), part),
+                    {"Only models of text and images in a config.json have the part \"language\"."});
+  return std::nullopt;
 }
 
 std::optional<DeviceSpec> Library::device(const std::string& name, Diagnostics& diagnostics) const {

@@ -68,6 +68,14 @@ class Library {
   std::filesystem::path data_;
 };
 
+/// A reference to a model without its part, and the part: "config.json#language" is the language model alone inside the
+/// model of a config.json.
+struct ModelReference {
+  std::string file;
+  std::string part;  ///< empty: the whole
+};
+[[nodiscard]] ModelReference without_part(const std::string& reference);
+
 /// Whether a reference is a path (ends in .toml or .json, or holds a slash)
 /// rather than a built-in name.
 [[nodiscard]] bool is_path(const std::string& reference);

@@ -25,7 +25,12 @@ const std::vector<Family>& families() {
                              encoder_decoder_families(),
                              sparse_families(),
                              gated_families(),
-                             uneven_families()}) {
+                             uneven_families(),
+                             gemma_layer_families(),
+                             sparse_image_families(),
+                             gated_mixture_families(),
+                             recurrence_families(),
+                             latent_layer_families()}) {
       out.insert(out.end(), kind.begin(), kind.end());
     }
     return out;

@@ -33,6 +33,11 @@ namespace orrery::hf {
 [[nodiscard]] std::vector<Family> sparse_families();
 [[nodiscard]] std::vector<Family> gated_families();
 [[nodiscard]] std::vector<Family> uneven_families();
+[[nodiscard]] std::vector<Family> gated_mixture_families();
+[[nodiscard]] std::vector<Family> recurrence_families();
+[[nodiscard]] std::vector<Family> latent_layer_families();
+[[nodiscard]] std::vector<Family> gemma_layer_families();
+[[nodiscard]] std::vector<Family> sparse_image_families();
 
 /// Keys of Qwen2-VL's language model.
 [[nodiscard]] std::vector<Keys> qwen2_vl_text_tables();

@@ -10,6 +10,7 @@
 namespace orrery::hf {
 namespace {
 
+constexpr std::array gpt2_keys{read("add_cross_attention", "false")};
 /// GPT-2 and those that took its names over.
 constexpr std::array gpt_keys{
     read("n_layer", "12", "layers"),
@@ -253,7 +254,13 @@ ModelSpec gpt_sizes(Config& c) {
   return m;
 }
 
-ModelSpec gpt2(Config& c) { return gpt_sizes(c); }
+/// A decoder beside an encoder attends to it in every layer: four products h^2 + h and a norm of 2 h.
+ModelSpec gpt2(Config& c) {
+  ModelSpec m = gpt_sizes(c);
+  if (c.flag("add_cross_attention"))
+    only_counted(m, m.layers * (4 * m.hidden * (m.hidden + 1) + 2 * m.hidden), "cross-attention");
+  return m;
+}
 
 ModelSpec gpt_bigcode(Config& c) {
   ModelSpec m = gpt_sizes(c);
@@ -360,7 +367,7 @@ ModelSpec plain(Config& c) { return decoder(c, Gate::without); }
 std::vector<Family> gpt_families() {
   const Keys common = common_keys(), rotary = rotary_keys(), usual = usual_keys(), norm = layer_norm_keys();
   return {
-      {"gpt2", {"GPT2LMHeadModel"}, {gpt_keys, common}, gpt2},
+      {"gpt2", {"GPT2LMHeadModel"}, {gpt2_keys, gpt_keys, common}, gpt2},
       {"gpt-sw3", {"GPT2LMHeadModel"}, {gpt_keys, common}, gpt2},
       {"gpt_bigcode", {"GPTBigCodeForCausalLM"}, {bigcode_keys, gpt_keys, common}, gpt_bigcode},
       {"gptj", {"GPTJForCausalLM"}, {gptj_keys, gpt_keys, common}, gptj},

@@ -142,14 +142,6 @@ constexpr std::array zamba2_keys{
     no_effect("mlp_bias"),
 };
 
-constexpr ShapeKeys hybrid_shape{.kv_heads = "num_key_value_heads", .head_dim = "head_dim"};
-
-ModelSpec hybrid(Config& c, const ShapeKeys& keys = hybrid_shape) {
-  ModelSpec m = shape(c, keys);
-  m.tied_embeddings = c.flag("tie_word_embeddings");
-  return m;
-}
-
 Mamba2 mixer_of(Config& c, const ModelSpec& m) {
   const bool bias = truth(c, "mamba_proj_bias");
   return {number(c, "mamba_expand") * m.hidden,
@@ -162,14 +154,9 @@ Mamba2 mixer_of(Config& c, const ModelSpec& m) {
           truth(c, "mamba_conv_bias")};
 }
 
-Count attention_of(Config& c, const ModelSpec& m) {
-  const bool bias = truth(c, "attention_bias");
-  return grouped_attention(m.hidden, m.heads, m.kv_heads, m.head_dim, bias, bias);
-}
-
 /// Attention, or a mixer; then a gated feed-forward part; a norm before each.
 ModelSpec bamba(Config& c) {
-  ModelSpec m = hybrid(c);
+  ModelSpec m = decoder_shape(c);
   const Count h = m.hidden;
   const std::vector<std::uint64_t> attending = c.wholes("attn_layer_indices", max_layers);
   const auto names = layer_names(c, "layers_block_type", m.layers, [&](std::uint64_t l) {
@@ -180,7 +167,7 @@ ModelSpec bamba(Config& c) {
   Decoder all;
   for (const std::string& name : names) {
     const bool attends = name.find("mamba") == std::string::npos && name != "linear_attention";
-    all.add(2 * h + ffn + (attends ? attention_of(c, m) : mamba2(h, mixer_of(c, m))));
+    all.add(2 * h + ffn + (attends ? decoder_attention(c, m) : mamba2(h, mixer_of(c, m))));
   }
   count_decoder(c, m, all, "state-space layers");
   return m;
@@ -188,7 +175,7 @@ ModelSpec bamba(Config& c) {
 
 /// Falcon-H1 has attention and a mixer side by side in every layer.
 ModelSpec falcon_h1(Config& c) {
-  ModelSpec m = hybrid(c);
+  ModelSpec m = decoder_shape(c);
   const Count h = m.hidden;
   Mamba2 mixer = mixer_of(c, m);
   mixer.inner = number(c, "mamba_d_ssm", mixer.inner);
@@ -196,14 +183,14 @@ ModelSpec falcon_h1(Config& c) {
   mixer.norm = truth(c, "mamba_rms_norm");
   Decoder all;
   all.add(m.layers *
-          (2 * h + attention_of(c, m) + mamba2(h, mixer) + feed_forward(h, m.ffn, true, truth(c, "mlp_bias"))));
+          (2 * h + decoder_attention(c, m) + mamba2(h, mixer) + feed_forward(h, m.ffn, true, truth(c, "mlp_bias"))));
   count_decoder(c, m, all, "state-space layers");
   return m;
 }
 
 /// Jamba's mixers are Mamba's with norms of step and state, r + 2 n. Some layers are mixtures.
 ModelSpec jamba(Config& c) {
-  ModelSpec m = hybrid(c);
+  ModelSpec m = decoder_shape(c);
   const Count h = m.hidden;
   const Mamba mixer{number(c, "mamba_expand") * h, number(c, "mamba_d_state"),
                     number(c, "mamba_d_conv"),     number_or_auto(c, "mamba_dt_rank", (h + 15) / 16),
@@ -234,7 +221,7 @@ ModelSpec jamba(Config& c) {
 /// Granite-4: every layer has the expert that all tokens visit, and others where there are some. A model whose layers
 /// all attend is described in full.
 ModelSpec granite_hybrid(Config& c) {
-  ModelSpec m = hybrid(c);
+  ModelSpec m = decoder_shape(c);
   const auto names = layer_names(c, "layer_types", m.layers, [](std::uint64_t) { return "mamba"; });
   const auto attends = [](const std::string& name) { return name == "attention" || name == "full_attention"; };
   const Experts mixture{number(c, "num_local_experts"), number(c, "num_experts_per_tok"),
@@ -256,7 +243,7 @@ ModelSpec granite_hybrid(Config& c) {
   const Count h = m.hidden;
   Decoder all;
   for (const std::string& name : names) {
-    all.add(2 * h + (attends(name) ? attention_of(c, m) : mamba2(h, mixer_of(c, m))));
+    all.add(2 * h + (attends(name) ? decoder_attention(c, m) : mamba2(h, mixer_of(c, m))));
     all.add(experts(h, mixture), experts(h, mixture, true));
   }
   m.ffn = std::max<std::uint64_t>(1, mixture.shared.value());
@@ -268,7 +255,8 @@ ModelSpec granite_hybrid(Config& c) {
 /// embedding (2 h wide), and a product h^2 of their own. For each such layer the block has adapters of rank r in its
 /// gates, r (h + 2 f), and where they are asked for in queries, keys and values, 12 r h.
 ModelSpec zamba2(Config& c) {
-  ModelSpec m = hybrid(c, {.kv_heads = "num_key_value_heads"});
+  ModelSpec m = shape(c, {.kv_heads = "num_key_value_heads"});
+  m.tied_embeddings = c.flag("tie_word_embeddings");
   const Count h = m.hidden, f = m.ffn, r = number(c, "adapter_rank");
   const bool bias = truth(c, "add_bias_linear");
   const Mamba2 mixer{number(c, "mamba_expand") * h,

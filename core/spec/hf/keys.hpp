@@ -46,11 +46,11 @@ constexpr Key same_as(std::string_view name, std::string_view other) { return {n
 
 /// The object of a file that describes a language model inside a larger one.
 struct Part {
-  std::string_view key = {};   ///< "text_config"; empty: there is none
-  std::string_view type = {};  ///< model type where the object does not say
-  std::string_view tied =
-      {};             ///< tie_word_embeddings of the whole where its file does not say; empty: the part says it
-  bool flat = false;  ///< older files have the part's keys beside those of the whole
+  std::string_view key = {};     ///< "text_config"; empty: there is none
+  std::string_view type = {};    ///< model type where the object does not say
+  std::string_view tied = {};    ///< tie_word_embeddings of the whole where its file does not say; empty: the part's
+  std::string_view absent = {};  ///< the object where the file has none, as JSON; empty: an empty one
+  bool flat = false;             ///< older files have the part's keys beside those of the whole
 };
 
 /// A model type.

@@ -65,6 +65,31 @@ constexpr std::array glm4v_keys{
     no_effect("attention_bias"),  // its class has biases of queries, keys and values
     no_effect("mlp_bias"),
 };
+constexpr std::array glm4v_moe_keys{
+    read("vocab_size", "151424", "vocabulary"),
+    read("intermediate_size", "10944", "ffn"),
+    read("num_hidden_layers", "46", "layers"),
+    read("num_attention_heads", "96", "heads"),
+    read("num_key_value_heads", "8", "kv_heads"),
+    read("head_dim", "null", "head_dim"),
+    read("max_position_embeddings", "65536", "max_positions"),
+    read("rms_norm_eps", "1e-5", "norm_epsilon"),
+    read("partial_rotary_factor", "0.5", "rotary_dim"),
+    read("attention_bias", "true"),
+    read("moe_intermediate_size", "1408", "mixture.ffn"),
+    read("n_routed_experts", "128", "mixture.experts"),
+    read("num_experts_per_tok", "8", "mixture.per_token"),
+    read("n_shared_experts", "1"),
+    read("routed_scaling_factor", "1.0", "mixture.scale"),
+    read("n_group", "1", "mixture.groups"),
+    read("topk_group", "1", "mixture.groups_per_token"),
+    read("first_k_dense_replace", "1", "mixture.first_dense"),
+    only("use_qk_norm", "false", "norms of queries and keys"),
+    only("norm_topk_prob", "true", "sigmoid scores that are not divided by their sum"),
+    same_as("num_local_experts", "n_routed_experts"),
+    no_effect("num_nextn_predict_layers"),
+    no_effect("mlp_bias"),
+};
 constexpr std::array mllama_keys{
     read("vocab_size", "128256", "vocabulary"),
     read("intermediate_size", "14336", "ffn"),
@@ -110,6 +135,24 @@ ModelSpec glm4v(Config& c) {
   return m;
 }
 
+ModelSpec glm4v_moe(Config& c) {
+  ModelSpec m = decoder(c);
+  m.biases.out = false;
+  const std::uint64_t dense = c.whole_from_zero("first_k_dense_replace", max_layers);
+  if (dense >= m.layers) return m;
+  Mixture x = mixture(c, "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size");
+  x.first_dense = dense;
+  x.shared_ffn = c.whole_from_zero("n_shared_experts", 64) * x.ffn;
+  x.scores = Mixture::Scores::sigmoid;
+  x.score_bias = true;
+  x.scale = c.number("routed_scaling_factor", 1e-3, 1e3);
+  x.groups = static_cast<std::uint32_t>(c.whole("n_group", 4096));
+  x.groups_per_token = static_cast<std::uint32_t>(c.whole("topk_group", 4096));
+  if (x.groups > 1) x.group_score = Mixture::GroupScore::two_best;
+  m.mixture = x;
+  return m;
+}
+
 /// Some layers attend to the image in place of the text: they have a norm of d for queries and one for keys, and a gate
 /// of one weight for each part. The table has 8 more rows than the head, which is never tied to it.
 ModelSpec mllama(Config& c) {
@@ -139,6 +182,7 @@ std::vector<Family> language_part_families() {
       family("qwen3_vl_text", {"Qwen3VLTextForCausalLM"}, {qwen3_vl_keys}, qwen3_vl),
       family("qwen3_vl_moe_text", {"Qwen3VLMoeTextForCausalLM"}, {qwen3_vl_moe_keys}, qwen3_vl_moe),
       family("glm4v_text", {"Glm4vTextForCausalLM"}, {glm4v_keys}, glm4v),
+      family("glm4v_moe_text", {"Glm4vMoeTextForCausalLM"}, {glm4v_moe_keys}, glm4v_moe),
       family("mllama_text_model", {"MllamaForCausalLM"}, {mllama_keys}, mllama),
   };
 }

@@ -76,6 +76,13 @@ struct Decoder {
   void add(Count all) { layers += all, active += all; }
   void add(Count all, Count met) { layers += all, active += met; }
 };
+/// The shape by the usual keys, and whether the head is the table.
+[[nodiscard]] ModelSpec decoder_shape(Config&);
+/// Attention by the usual keys, with the biases of attention_bias.
+[[nodiscard]] Count decoder_attention(Config&, const ModelSpec&);
+/// Keys of decoders that are counted: those of norms, rotations and routing have no effect on that.
+[[nodiscard]] Keys counted_keys();
+
 /// V h + h and the head V h, unless it is the table.
 void count_decoder(Config&, ModelSpec&, const Decoder&, std::string because);
 

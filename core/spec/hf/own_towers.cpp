@@ -220,7 +220,7 @@ std::vector<Family> own_tower_families() {
     if (flat) {  // older files have the language model's keys beside those of the whole
       for (const Keys& keys : qwen2_vl_text_tables()) own.push_back(keys);
     }
-    return vision_language(type, {name}, std::move(own), reader, {"text_config", text, "false", flat});
+    return vision_language(type, {name}, std::move(own), reader, {"text_config", text, "false", {}, flat});
   };
   return {
       qwen("qwen2_vl", "Qwen2VLForConditionalGeneration", {vision_language_keys(), qwen2_vl_keys}, qwen2_vl,
@@ -234,6 +234,7 @@ std::vector<Family> own_tower_families() {
       qwen("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", {qwen3_5_keys, qwen3_vl_keys}, qwen3_vl,
            "qwen3_5_moe_text", false),
       qwen("glm4v", "Glm4vForConditionalGeneration", {glm4v_keys}, glm4v, "glm4v_text", false),
+      qwen("glm4v_moe", "Glm4vMoeForConditionalGeneration", {glm4v_keys}, glm4v, "glm4v_moe_text", false),
       vision_language("llama4", {"Llama4ForConditionalGeneration"}, {llama4_keys}, llama4,
                       {"text_config", "llama4_text", "false"}),
       vision_language("mllama", {"MllamaForConditionalGeneration"}, {mllama_keys}, mllama,

@@ -52,6 +52,7 @@ std::optional<LanguageFile> open_language(const File& whole, const Family& outer
     out.file = whole;
     out.file.object = std::make_shared<json>(part.flat ? *whole.object : json::object());
     out.file.origin.positions.clear();
+    if (!part.absent.empty()) *out.file.object = json::parse(part.absent);
     if (!part.flat) out.file.keys.clear();
   }
   out.family = family_of(type);

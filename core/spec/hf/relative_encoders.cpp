@@ -191,7 +191,7 @@ ModelSpec modernbert(Config& c) {
   return m;
 }
 
-/// EuroBERT is LLaMA whose positions all see each other, with a biased head.
+/// EuroBERT is LLaMA whose positions all see each other. Its head has biases where feed-forward layers have some.
 ModelSpec eurobert(Config& c) {
   ModelSpec m = shape(c, {.kv_heads = "num_key_value_heads", .head_dim = "head_dim"});
   const Count h = m.hidden, v = m.vocabulary;
@@ -199,7 +199,8 @@ ModelSpec eurobert(Config& c) {
   const Count layer = grouped_attention(h, m.heads, m.kv_heads, m.head_dim, bias, bias) +
                       feed_forward(h, m.ffn, true, truth(c, "mlp_bias")) + 2 * h;
   m.tied_embeddings = truth(c, "tie_word_embeddings");
-  count(c, m, v * h + m.layers * layer + h, v + (m.tied_embeddings ? Count(0) : v * h),
+  const Count head_bias = truth(c, "mlp_bias") ? v : Count(0);
+  count(c, m, v * h + m.layers * layer + h, head_bias + (m.tied_embeddings ? Count(0) : v * h),
         "an encoder with rotary positions and gates");
   return m;
 }

@@ -45,6 +45,7 @@ constexpr std::array distilbert_keys{
     no_effect("dropout"),
     no_effect("qa_dropout"),
     no_effect("seq_classif_dropout"),
+    no_effect("tie_weights_"),
     no_effect("sinusoidal_pos_embds"),  // where their values begin
 };
 constexpr std::array electra_keys{

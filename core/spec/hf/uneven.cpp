@@ -12,16 +12,6 @@
 namespace orrery::hf {
 namespace {
 
-constexpr std::array counted_keys{
-    no_effect("hidden_act"),      no_effect("hidden_activation"),
-    no_effect("sliding_window"),  no_effect("rms_norm_eps"),
-    no_effect("norm_topk_prob"),  no_effect("routed_scaling_factor"),
-    no_effect("n_group"),         no_effect("topk_group"),
-    no_effect("topk_method"),     no_effect("scoring_func"),
-    no_effect("rope_theta"),      no_effect("rope_scaling"),
-    no_effect("rope_parameters"), no_effect("partial_rotary_factor"),
-    no_effect("mlp_bias"),
-};
 constexpr std::array mimo_keys{
     read("vocab_size", "152576", "vocabulary"),
     read("intermediate_size", "16384", "ffn"),
@@ -109,12 +99,6 @@ constexpr std::array granite_swa_keys{
     only("layer_rope_theta", "null", "rotary angles of each layer"),
 };
 
-ModelSpec like_llama(Config& c) {
-  ModelSpec m = shape(c, {.kv_heads = "num_key_value_heads", .head_dim = "head_dim"});
-  m.tied_embeddings = c.flag("tie_word_embeddings");
-  return m;
-}
-
 /// Whether a list of zeros and ones says yes of the layer; `absent` where there is no list.
 bool listed(const std::vector<std::uint64_t>& list, std::uint64_t layer, bool absent) {
   return list.empty() ? absent : layer < list.size() && list[layer] != 0;
@@ -122,7 +106,7 @@ bool listed(const std::vector<std::uint64_t>& list, std::uint64_t layer, bool ab
 
 /// MiMo-V2: layers that see a window have twice the kv heads, and a sink for each head. Values are narrower than keys.
 ModelSpec mimo_v2(Config& c) {
-  ModelSpec m = like_llama(c);
+  ModelSpec m = decoder_shape(c);
   const Count h = m.hidden, a = m.heads, d = m.head_dim, e = number(c, "v_head_dim");
   const Experts mixture{number(c, "n_routed_experts"), number(c, "num_experts_per_tok"),
                         number(c, "moe_intermediate_size")};
@@ -151,7 +135,7 @@ ModelSpec mimo_v2(Config& c) {
 
 /// Command-A's mixtures stand beside attention, behind one norm of h.
 ModelSpec cohere_moe(Config& c) {
-  ModelSpec m = like_llama(c);
+  ModelSpec m = decoder_shape(c);
   const Count h = m.hidden;
   const Experts mixture{number(c, "num_experts"), number(c, "num_experts_per_tok"), m.ffn,
                         number(c, "num_shared_experts") * m.ffn};
@@ -186,7 +170,7 @@ Count part_of(const nlohmann::json& block, const char* key, Count h, bool& good,
 /// that feed-forward layers are 2/3 x h times a factor wide, rounded up to a multiple of 256. Either part can be left
 /// out, or be one product of h^2. A part that is left out has no norm.
 ModelSpec decilm(Config& c) {
-  ModelSpec m = like_llama(c);
+  ModelSpec m = decoder_shape(c);
   const nlohmann::json* blocks = c.find("block_configs");
   const Count h = m.hidden, d = m.head_dim;
   Decoder all;
@@ -234,7 +218,7 @@ ModelSpec granite_swa(Config& c) {
 std::vector<Family> uneven_families() {
   const auto family = [](std::string_view type, std::string_view name, std::vector<Keys> own,
                          ModelSpec (*reader)(Config&)) {
-    own.insert(own.end(), {counted_keys, usual_keys(), router_keys(), common_keys()});
+    own.insert(own.end(), {counted_keys(), usual_keys(), router_keys(), common_keys()});
     return Family{type, {name}, std::move(own), reader};
   };
   return {

@@ -87,6 +87,15 @@ ModelSpec llava_with(Config& c, const Chosen& vision, Count more) {
                             product(t, t, bias) + more);
 }
 
+// Language models of files that leave text_config out.
+constexpr std::string_view mistral_small =
+    R"({"hidden_size": 5120, "intermediate_size": 32768, "num_hidden_layers": 40, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+        "rope_theta": 1e9, "sliding_window": null, "vocab_size": 131072})";
+constexpr std::string_view gemma_2b =
+    R"({"hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 18, "num_attention_heads": 8,
+        "num_key_value_heads": 1, "vocab_size": 257152})";
+
 constexpr Vision clip_large{1024, 4096, 24, 3, 336, 14};
 constexpr Vision siglip_so400m{1152, 4304, 26, 3, 384, 14, false};
 constexpr Vision pixtral_large{1024, 4096, 24, 3, 1540, 14};
@@ -113,7 +122,7 @@ ModelSpec gemma3(Config& c) {
 /// PaliGemma's projector is one product with biases.
 ModelSpec paligemma(Config& c) {
   const Vision absent =
-      c.given("vision_config") == nullptr ? Vision{1152, 4304, 27, 3, 224, 14, false} : class_sizes(TowerKind::siglip);
+      c.given("vision_config") == nullptr ? Vision{1152, 4096, 27, 3, 224, 14, false} : class_sizes(TowerKind::siglip);
   const Vision vision = read_vision(c, "vision_config.", absent);
   return with_images(c, tower(TowerKind::siglip, vision) + product(vision.h, number(c, "projection_dim"), true));
 }
@@ -154,11 +163,11 @@ std::vector<Family> vision_language_families() {
       vision_language("llava_onevision", {"LlavaOnevisionForConditionalGeneration"}, {llava_keys}, llava_onevision,
                       {"text_config", "qwen2", "false"}),
       vision_language("mistral3", {"Mistral3ForConditionalGeneration"}, {mistral3_keys}, mistral3,
-                      {"text_config", "mistral", "true"}),
+                      {"text_config", "mistral", "true", mistral_small}),
       vision_language("gemma3", {"Gemma3ForConditionalGeneration"}, {gemma_keys}, gemma3,
                       {"text_config", "gemma3_text", "true"}),
       vision_language("paligemma", {"PaliGemmaForConditionalGeneration"}, {paligemma_keys, gemma_keys}, paligemma,
-                      {"text_config", "gemma", "true"}),
+                      {"text_config", "gemma", "true", gemma_2b}),
       vision_language("idefics3", {"Idefics3ForConditionalGeneration"}, {idefics_keys}, idefics3,
                       {"text_config", "llama", "false"}),
       vision_language("smolvlm", {"SmolVLMForConditionalGeneration"}, {idefics_keys}, idefics3,

@@ -134,7 +134,7 @@ TEST_CASE("hf.unsupported: another activation in a config.json", "[error]") {
 }
 
 TEST_CASE("hf.unsupported: a key that asks for another model", "[error]") {
-  CHECK(config_error("{\"model_type\": \"gpt2\",\n  \"add_cross_attention\": true}") ==
+  CHECK(config_error("{\"model_type\": \"llama\",\n  \"add_cross_attention\": true}") ==
         R"(config.json:2:26: error: add_cross_attention true is not supported [hf.unsupported]
     2 |   "add_cross_attention": true}
       |                          ^
@@ -195,4 +195,38 @@ TEST_CASE("model.heads: heads that do not divide in a config.json", "[error]") {
       |             ^
   n_embd is 768, and 768 / 13 leaves 1.
 )");
+}
+
+TEST_CASE("hf.part: a part that a model does not have", "[error]") {
+  Diagnostics d;
+  const std::string text = "{\"model_type\": \"gpt2\"}";
+  CHECK_FALSE(parse_hf_config(text, "config.json", d, "language"));
+  CHECK(render(d) == R"(config.json:1:16: error: model type gpt2 has no part "language" [hf.part]
+    1 | {"model_type": "gpt2"}
+      |                ^
+  It is a single model: leave the part out.
+)");
+  Diagnostics other;
+  CHECK_FALSE(parse_hf_config("{\"model_type\": \"llava\"}", "config.json", other, "vision"));
+  CHECK(render(other) == R"(config.json:1:16: error: model type llava has no part "vision" [hf.part]
+    1 | {"model_type": "llava"}
+      |                ^
+  It has the part "language": the language model alone.
+)");
+}
+
+TEST_CASE("mistakes inside a model's language model have their place in the whole file", "[error]") {
+  CHECK(config_error("{\"model_type\": \"llava\",\n \"text_config\": {\n  \"hidden_size\": -1}}") ==
+        R"(config.json:3:18: error: hidden_size is out of range [hf.range]
+    3 |   "hidden_size": -1}}
+      |                  ^
+  It is -1; from 1 to 1048576 is allowed.
+)");
+  CHECK(config_error("{\"model_type\": \"llava\",\n \"text_config\": {\"model_type\": \"zebra\"}}")
+            .find("config.json:2:17: error: model type \"zebra\" in text_config is not supported [hf.model-type]") ==
+        0);
+  CHECK(config_error("{\"model_type\": \"llava\",\n \"vision_config\": 3}")
+            .find("config.json:2:19: error: vision_config is not an object [hf.type]") == 0);
+  CHECK(config_error("{\"model_type\": \"llava\",\n \"text_config\": {\"hidden_sise\": 3}}")
+            .find("config.json:2:18: error: hidden_sise is not a key of llama [hf.unknown-key]") == 0);
 }

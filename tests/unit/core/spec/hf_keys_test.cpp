@@ -21,7 +21,9 @@ namespace {
 json smallest(const hf::Family& f) {
   json out{{"model_type", std::string(f.type)}};
   if (f.type == "deepseek_v2") out["num_experts_per_tok"] = 2;
-  if (f.type == "glm4_moe") out["head_dim"] = 128;  // without it the library rounds 4096 / 96 down
+  // Without head_dim the library rounds 4096 / 96 down.
+  if (f.type == "glm4_moe" || f.type == "glm4v_moe_text") out["head_dim"] = 128;
+  if (f.type == "glm4v_moe") out["text_config"] = {{"head_dim", 128}};
   return out;
 }
 
