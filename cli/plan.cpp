@@ -59,12 +59,8 @@ class PlanVerb final : public Verb {
 
   void declare(Command& c) override {
     c.required("--model", model_, "a name, a .toml file, or a Hugging Face config.json");
-<<<<<<< HEAD
-    c.required("--cluster", cluster_, "a name, a .toml file, or device:devices per box x boxes: h200:8x4, l40s:8");
-=======
     c.option("--part", part_, "the part of a config.json's model to take: language");
-    c.required("--cluster", cluster_, "a name or a .toml file");
->>>>>>> h/counted
+    c.required("--cluster", cluster_, "a name, a .toml file, or device:devices per box x boxes: h200:8x4, l40s:8");
     c.required("--batch", workload_.global_batch, "sequences per optimizer step", {1, max_batch});
     c.required("--seq", workload_.sequence_length, "tokens per sequence", {1, max_sequence});
     c.choice("--precision", precision_, strings(precision_names()), "precision of weights and activations");
@@ -168,11 +164,8 @@ void PlanVerb::read() {
             {fmt::format("It is {}; from 0 to 4096 is allowed.", threads_)});
   }
   const Library library = library_of(flags_);
-<<<<<<< HEAD
-  cluster_ = with_nic(cluster_, flags_);
-=======
   if (!part_.empty()) model_ += "#" + part_;
->>>>>>> h/counted
+  cluster_ = with_nic(cluster_, flags_);
   std::optional<ModelSpec> model = named_model(library, model_, d);
   std::optional<ClusterSpec> cluster = named_cluster(library, cluster_, flags_.gpus, d);
   require_none(d);

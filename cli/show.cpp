@@ -413,12 +413,8 @@ class ShowVerb final : public Verb {
 
   CommonFlags flags_;
   std::string kind_;
-<<<<<<< HEAD
   std::optional<std::string> reference_, cluster_, after_, search_;
-=======
-  std::optional<std::string> reference_, cluster_, after_;
   std::string part_;
->>>>>>> h/counted
   bool crossover_ = false, astra_ = false;
   bool dot_ = false;
   bool order_ = false;

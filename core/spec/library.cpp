@@ -51,13 +51,9 @@ ModelReference without_part(const std::string& reference) {
 }
 
 bool is_path(const std::string& reference) {
-<<<<<<< HEAD
   if (is_cluster_word(reference)) return false;  // "h200:8x4@100 Gbit/s"
-  return reference.find('/') != std::string::npos || reference.ends_with(".toml") || reference.ends_with(".json");
-=======
   const std::string file = without_part(reference).file;
   return file.find('/') != std::string::npos || file.ends_with(".toml") || file.ends_with(".json");
->>>>>>> h/counted
 }
 
 std::string portable(const std::string& reference, const std::filesystem::path& relative_to) {

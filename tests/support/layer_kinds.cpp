@@ -48,7 +48,8 @@ constexpr LayerKindCase singles[] = {
        m.biases = {true, true, true, true};
      }},
     {"layer norms without a bias", [](ModelSpec& m) { layer_norm(m), m.norm_bias = false; }},
-    {"layer norms without weights", [](ModelSpec& m) { layer_norm(m), m.norm_weight = m.norm_bias = m.tied_embeddings = false; }},
+    {"layer norms without weights",
+     [](ModelSpec& m) { layer_norm(m), m.norm_weight = m.norm_bias = m.tied_embeddings = false; }},
     {"rms norms without weights", [](ModelSpec& m) { rms(m), m.norm_weight = m.tied_embeddings = false; }},
     {"branches side by side behind one norm", [](ModelSpec& m) { m.parallel = ParallelBranches::one_norm; }, false},
     {"branches side by side behind two norms", [](ModelSpec& m) { m.parallel = ParallelBranches::two_norms; }, false},

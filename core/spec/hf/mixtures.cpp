@@ -87,12 +87,6 @@ constexpr std::array olmoe_keys{
 };
 
 constexpr std::array flex_olmo_keys{
-<<<<<<< HEAD
-    read("vocab_size", "100352", "vocabulary"),  read("hidden_size", "4096", "hidden"),
-    read("intermediate_size", "11008", "ffn"),   read("num_hidden_layers", "32", "layers"),
-    read("num_attention_heads", "32", "heads"),  read("rms_norm_eps", "1e-6", "norm_epsilon"),
-    read("num_experts", "7", "mixture.experts"), read("num_experts_per_tok", "5", "mixture.per_token"),
-=======
     read("vocab_size", "100352", "vocabulary"),
     read("hidden_size", "4096", "hidden"),
     read("intermediate_size", "11008", "ffn"),
@@ -102,7 +96,6 @@ constexpr std::array flex_olmo_keys{
     read("rope_theta", "500000.0", "rope_theta"),
     read("num_experts", "7", "mixture.experts"),
     read("num_experts_per_tok", "5", "mixture.per_token"),
->>>>>>> h/counted
 };
 
 constexpr std::array granite_moe_keys{
