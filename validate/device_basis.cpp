@@ -43,7 +43,7 @@ DeviceBasis device_basis(const DeviceSpec& device, const Calibration& calibratio
   if (calibration.name.empty()) return is(DeviceBasis::Kind::nominal, "nominal figures, nothing measured");
   if (software.errors) out.within_pct = within(*software.errors, software.chosen);
   const std::string near =
-      out.within_pct ? fmt::format("; eight in ten times within {:.0f} %", *out.within_pct) : std::string();
+      out.within_pct ? fmt::format("; eight times in ten within {:.0f} %", *out.within_pct) : std::string();
   const std::vector<std::string_view> labels = device_labels(calibration.name);
   const auto family = std::find_if(files.begin(), files.end(), [&](const CostFile& f) {
     return !labels.empty() && f.framework.empty() && f.device == labels.front();

@@ -199,7 +199,7 @@ std::string described(const Software& s, bool with_files) {
   if (s.runs > 0) {
     out += fmt::format("; {} measured run{} of it", s.runs, s.runs == 1 ? "" : "s");
     if (!s.others.empty()) out += ", and " + others_text(s.others);
-  } else if (s.errors) {
+  } else if (s.errors && s.name != "any") {
     out += "; none of its runs on this device was measured";
     if (!s.others.empty()) out += fmt::format(", but {}", others_text(s.others));
   }

@@ -144,7 +144,7 @@ TEST_CASE("library: names that are not known", "[error]") {
   CHECK(refused("plan --model GPT-3 --cluster dgx-a100 --batch 8 --seq 128")
             .find("error: no model is named \"GPT-3\" [library.unknown-model]\n  Nearest names: gpt3-175b") == 0);
   CHECK(refused("show device H10") ==
-        "error: no device is named \"H10\" [library.unknown-device]\n  Nearest names: h100, h100-96, h200, p100.\n");
+        "error: no device is named \"H10\" [library.unknown-device]\n  Nearest names: a10, h100, h100-96, h20.\n");
   CHECK(refused("estimate demo2x2x2") ==
         "error: no plan is named \"demo2x2x2\" [library.unknown-plan]\n  Nearest names: demo-2x2x2.\n");
   CHECK(refused("show model llama-3-70") ==

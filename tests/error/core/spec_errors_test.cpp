@@ -316,7 +316,7 @@ TEST_CASE("library.unknown-device: a device with another name", "[error]") {
   CHECK(cluster_error(text) == R"(c.toml:6:10: error: no device is named "h10" [library.unknown-device]
     6 | device = "h10"
       |          ^
-  Nearest names: h100, h100-96, h200, p100.
+  Nearest names: a10, h100, h100-96, h20.
 )");
 }
 
@@ -413,7 +413,7 @@ TEST_CASE("library.unknown-model and library.unknown-cluster name near ones", "[
   CHECK(render(d) == R"(error: no model is named "lama-3-70b" [library.unknown-model]
   Nearest names: llama-3-70b, llama-2-70b, llama-2-7b, llama-3-405b.
 error: no cluster is named "dgx-h10" [library.unknown-cluster]
-  Nearest names: dgx-h100, dgx-1v, dgx-a100, dgx-b200.
+  Nearest names: dgx-h100, dgx-1v, dgx-a100, dgx-h200.
 )");
 }
 
