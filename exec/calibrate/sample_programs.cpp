@@ -19,7 +19,7 @@ SampleProgram sample_program(const SampleShape& shape, Precision precision) {
     m.norm = Norm::rms_norm;
     m.activation = Activation::swiglu;
     m.positions = PositionEncoding::rotary;
-    m.bias = false;
+    m.biases = Biases::of_layers(false);
     m.tied_embeddings = false;
   }
   Workload w;
