@@ -239,13 +239,13 @@ bool HostDevice::done(const DeviceEvent& event) {
   return mark->done;
 }
 
-double HostDevice::seconds_between(const DeviceEvent& first, const DeviceEvent& second) {
+double HostDevice::seconds_between(const DeviceEvent& begin, const DeviceEvent& end) {
   const auto at = [](const DeviceEvent& e) {
     const auto mark = static_cast<const Event&>(e).mark();
     const std::lock_guard lock(mark->mutex);
     return mark->at;
   };
-  return std::chrono::duration<double>(at(second) - at(first)).count();
+  return std::chrono::duration<double>(at(end) - at(begin)).count();
 }
 
 bool HostDevice::runs(const Kernel& kernel, std::span<const Operand> operands) const {
