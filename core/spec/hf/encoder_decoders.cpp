@@ -19,7 +19,7 @@ constexpr std::array t5_keys{
     read("num_heads", "8", "heads"),
     read("relative_attention_num_buckets", "32"),
     read("feed_forward_proj", "\"relu\""),
-    only("is_encoder_decoder", "true", "an encoder alone"),
+    no_effect("is_encoder_decoder"),  // its class says that
     same_as("hidden_size", "d_model"),
     same_as("num_attention_heads", "num_heads"),
     same_as("num_hidden_layers", "num_layers"),
@@ -144,7 +144,7 @@ ModelSpec t5(Config& c) {
   const bool everywhere = c.family().type == "umt5";
   const Count encoder = layers * (a + f + 2 * h) + h + distances * (everywhere ? layers : Count(1));
   const Count decoder = decoders * (2 * a + f + 3 * h) + h + distances * (everywhere ? decoders : Count(1));
-  const bool alone = c.given("architectures") != nullptr && !is_class(c, c.family().classes.front());
+  const bool alone = is_class(c, "T5EncoderModel") || is_class(c, "MT5EncoderModel") || is_class(c, "UMT5EncoderModel");
   const Count table = Count(m.vocabulary) * h, head = truth(c, "tie_word_embeddings") ? Count(0) : table;
   count(c, m, table + encoder, alone ? Count(0) : decoder + head, reason);
   return m;
@@ -208,7 +208,7 @@ std::vector<Family> encoder_decoder_families() {
     return Family{type, std::move(classes), std::move(own), reader, {}, Family::Heads::unknown};
   };
   return {
-      family("t5", {"T5ForConditionalGeneration", "T5EncoderModel"}, {t5_keys}, t5),
+      family("t5", {"T5ForConditionalGeneration", "T5WithLMHeadModel", "T5EncoderModel"}, {t5_keys}, t5),
       family("mt5", {"MT5ForConditionalGeneration", "MT5EncoderModel"}, {mt5_keys, t5_keys}, t5),
       family("umt5", {"UMT5ForConditionalGeneration", "UMT5EncoderModel"}, {mt5_keys, t5_keys}, t5),
       family("bart", {"BartForConditionalGeneration", "BartModel"}, {bart_keys}, bart),

@@ -30,7 +30,9 @@ const std::vector<Family>& families() {
                              sparse_image_families(),
                              gated_mixture_families(),
                              recurrence_families(),
-                             latent_layer_families()}) {
+                             latent_layer_families(),
+                             minimax_image_families(),
+                             zamba_families()}) {
       out.insert(out.end(), kind.begin(), kind.end());
     }
     return out;

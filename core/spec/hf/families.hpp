@@ -38,6 +38,8 @@ namespace orrery::hf {
 [[nodiscard]] std::vector<Family> latent_layer_families();
 [[nodiscard]] std::vector<Family> gemma_layer_families();
 [[nodiscard]] std::vector<Family> sparse_image_families();
+[[nodiscard]] std::vector<Family> minimax_image_families();
+[[nodiscard]] std::vector<Family> zamba_families();
 
 /// Keys of Qwen2-VL's language model.
 [[nodiscard]] std::vector<Keys> qwen2_vl_text_tables();

@@ -36,6 +36,7 @@ constexpr std::array common{
     no_effect("id2label"),  // classes.cpp looks at it where a file names a class with a classifier
     no_effect("label2id"),
     no_effect("num_labels"),
+    no_effect("_num_labels"),
     no_effect("unsloth_version"),
     no_effect("unsloth_fixed"),
     // These say how the library runs the model.

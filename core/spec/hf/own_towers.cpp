@@ -112,6 +112,29 @@ constexpr std::array internvl_keys{
     no_effect("vision_feature_layer"),
 };
 
+/// InternVL as its authors' own code writes it.
+constexpr std::array internvl_chat_keys{
+    read("llm_config", "null"),
+    read("vision_config.attention_bias", "true"),
+    same_as("vision_config.qkv_bias", "vision_config.attention_bias"),
+    same_as("vision_config.qk_normalization", "vision_config.use_qk_norm"),
+    no_effect("vision_config.initializer_factor"),
+    no_effect("vision_config.use_bfloat16"),
+    no_effect("dynamic_image_size"),
+    no_effect("force_image_size"),
+    no_effect("max_dynamic_patch"),
+    no_effect("min_dynamic_patch"),
+    no_effect("pad2square"),
+    no_effect("ps_version"),
+    no_effect("select_layer"),
+    no_effect("system_message"),
+    no_effect("template"),
+    no_effect("use_backbone_lora"),
+    no_effect("use_llm_lora"),
+    no_effect("use_thumbnail"),
+    no_effect("output_attentions"),
+};
+
 /// Two products that make a token of s x s patches: M^2 + M, M out + out.
 Count merger(Count merged, Count out) { return product(merged, merged, true) + product(merged, out, true); }
 
@@ -241,6 +264,8 @@ std::vector<Family> own_tower_families() {
                       {"text_config", "mllama_text_model", ""}),
       vision_language("internvl", {"InternVLForConditionalGeneration"}, {internvl_keys}, internvl,
                       {"text_config", "qwen2", "true"}),
+      vision_language("internvl_chat", {"InternVLChatModel"}, {internvl_chat_keys, internvl_keys}, internvl,
+                      {"llm_config", "llama", ""}),
   };
 }
 

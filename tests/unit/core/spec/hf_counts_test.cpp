@@ -123,6 +123,29 @@ TEST_CASE("DeciLM's blocks are counted one by one", "[unit][hf]") {
   CHECK(parameter_count(*read(config)) == expected + 3 * 512 * 256);
 }
 
+// InternVL2-8B, whose class the library does not have, is published with 8,075,365,376 weights (its model card).
+TEST_CASE("models whose classes are their authors' own have the published weights", "[unit][hf]") {
+  const json internvl = json::parse(R"({"model_type": "internvl_chat", "architectures": ["InternVLChatModel"],
+    "downsample_ratio": 0.5, "llm_config": {"architectures": ["InternLM2ForCausalLM"], "model_type": "internlm2",
+      "bias": false, "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 32768,
+      "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+      "tie_word_embeddings": false, "vocab_size": 92553},
+    "vision_config": {"architectures": ["InternVisionModel"], "hidden_size": 1024, "image_size": 448,
+      "intermediate_size": 4096, "model_type": "intern_vit_6b", "norm_type": "layer_norm", "num_attention_heads": 16,
+      "num_channels": 3, "num_hidden_layers": 24, "patch_size": 14, "qk_normalization": false, "qkv_bias": true}})");
+  CHECK(parameter_count(*read(internvl)) == 8'075'365'376);
+  // Kimi-VL has the tower and the projector of Kimi-K2.5.
+  for (const json& row : small()) {
+    json config = row["config"];
+    if (config["model_type"] != "kimi_k25") continue;
+    config.erase("architectures");
+    config["tie_word_embeddings"] = false;
+    const std::uint64_t other = parameter_count(*read(config));
+    config["model_type"] = "kimi_vl";
+    CHECK(parameter_count(*read(config)) == other);
+  }
+}
+
 TEST_CASE("the language model inside a larger one is what its own type reads", "[unit][hf]") {
   const json text{{"vocab_size", 103},        {"hidden_size", 24},        {"num_hidden_layers", 3},
                   {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"intermediate_size", 52}};

@@ -201,3 +201,32 @@ TEST_CASE("a model is taken from a file of any name that holds JSON, and from a 
   CHECK_FALSE(library.model("./", folder, d));
   CHECK(d.list().back().code == "file.open");
 }
+
+TEST_CASE("a reference that ends in #language is the language model alone", "[unit][library]") {
+  const TemporaryFolder temporary;
+  const std::filesystem::path folder = temporary.file("models");
+  std::filesystem::create_directories(folder / "folder");
+  const std::string text = R"({"model_type": "llava", "_name_or_path": "mine"})";
+  for (const char* name : {"my-model.json", "model", "folder/config.json"}) std::ofstream(folder / name) << text;
+  for (const char* reference : {"my-model.json", "model", "folder", "./folder", "folder/config.json"}) {
+    CAPTURE(reference);
+    Diagnostics d;
+    const std::string part = std::string(reference) + "#language";
+    const auto whole = library.model(reference, folder, d), language = library.model(part, folder, d);
+    CHECK(render(d) == "");
+    REQUIRE((whole && language));
+    CHECK(whole->counted);
+    CHECK_FALSE(language->counted);
+    CHECK(language->name == "mine-language");
+    CHECK(library.model(library.portable_model(part, folder), "/", d) == language);
+    CHECK(without_part(part).file == reference);
+    CHECK(without_part(part).part == "language");
+  }
+  Diagnostics d;
+  CHECK_FALSE(library.model("gpt2-124m#language", folder, d));
+  CHECK(d.list().back().code == "hf.part");
+  // A mark inside a path is no part.
+  CHECK(without_part("a#b/config.json").part.empty());
+  CHECK(without_part("config#1.json").part.empty());
+  CHECK(without_part("#language").part.empty());
+}
