@@ -89,6 +89,13 @@ constexpr LayerKindCase singles[] = {
 constexpr LayerKindCase families[] = {
     {"Qwen3", [](ModelSpec& m) { rms(m), rotary(m), m.biases = {}, m.query_key_norm = QueryKeyNorm::head; }, false,
      false, true},
+    // Layers with norms of heads, and statistics of them, beside layers without.
+    {"Llama-4",
+     [](ModelSpec& m) {
+       rms(m), rotary(m), m.biases = {}, m.activation = Activation::swiglu;
+       m.query_key_norm = QueryKeyNorm::unweighted, m.unrotated.every = 2;
+     },
+     false, false, true},
     {"Gemma-2",
      [](ModelSpec& m) {
        rms(m), rotary(m), m.biases = {}, m.activation = Activation::geglu, m.branch_norms = BranchNorms::both;

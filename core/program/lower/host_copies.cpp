@@ -237,6 +237,14 @@ class Builder {
     return *std::find_if(s_.kinds.begin(), s_.kinds.end(), [&](const LayerKind& k) { return k.weights == weights; });
   }
 
+  /// What tells a block of the kind, which copies what layers of another case keep, from one that copies its own's.
+  [[nodiscard]] std::string of_other(const LayerKind& kind, std::size_t keeps) const {
+    if (keeps == kind.keeps) return "";
+    const auto kept_so = [&](const LayerKind& k) { return k.prediction == 0 && k.keeps == keeps; };
+    const bool two = std::all_of(s_.kinds.begin(), s_.kinds.end(), [](const LayerKind& k) { return k.keeps < 2; });
+    return two ? "-of-other" : "-of-" + std::find_if(s_.kinds.begin(), s_.kinds.end(), kept_so)->name;
+  }
+
   BlockId with_copies(BlockId block, Phase phase, std::uint32_t layer, const LayerCopies& copies) {
     const Draft& base = s_[block];  // until finish() adds another
     const LayerKind& kind = s_.kind_of(layer);
@@ -246,15 +254,16 @@ class Builder {
     Draft& draft = b.draft();
     draft.entry_tails = LaneList();
     if (copies.awaits) draft.block.name += ".awaits";
-    const auto other = [&](std::size_t weights) { return weights == kind.weights ? "" : "-of-other"; };
     const auto way = [&](const char* name, std::uint8_t which) {
       if (which == 0) return;
-      draft.block.name += name + std::string(other((which - 1U) / 2)) + (which % 2 == 0 ? "-recomputed" : "");
+      draft.block.name += name + of_other(kind, (which - 1U) / 2U) + (which % 2 == 0 ? "-recomputed" : "");
     };
     way(".down", copies.down);
     way(".up", copies.up);
     if (copies.awaits_weights) draft.block.name += ".awaits-weights";
-    if (copies.next_weights > 0) draft.block.name += std::string(".weights") + other(copies.next_weights - 1U);
+    if (copies.next_weights > 0) {
+      draft.block.name += copies.next_weights - 1U == kind.weights ? ".weights" : ".weights-of-other";
+    }
     const bool backward = is_backward(phase);
     std::uint32_t down = 0;
     if (copies.down > 0) down = go_down(b, copies.down - 1U, -1);

@@ -191,6 +191,9 @@ void State::add_kinds() {
     kind.module = dense_among_mixtures ? &State::dense_layer : &State::layer;
     kind.weights = mixed && t[0] ? 1 : 0;
     kind.mixture = t[0], kind.local = t[1], kind.rotates = !t[2];
+    // Norms without weights are those of layers that rotate; the others have no statistics of them.
+    const bool no_norms = model.query_key_norm == QueryKeyNorm::unweighted && t[2];
+    kind.keeps = static_cast<std::uint8_t>(kind.weights + (no_norms ? 2 : 0));
     kind.name = dense_among_mixtures ? "layer.dense" : "layer";
     if (t[1] && some(1)) kind.name += ".local";
     if (t[2] && some(2)) kind.name += ".unrotated";
@@ -434,7 +437,7 @@ std::uint32_t whole_chunk(const Stage& stage, std::uint32_t chunk) {
 }
 
 std::size_t kept_case(const State& s, std::uint32_t layer) {
-  return 2 * std::size_t{s.kind_of(layer).weights} + (s.recomputes[layer] ? 1 : 0);
+  return 2 * std::size_t{s.kind_of(layer).keeps} + (s.recomputes[layer] ? 1 : 0);
 }
 
 std::size_t block_case(const State& s, std::uint32_t layer) {

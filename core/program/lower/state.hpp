@@ -133,7 +133,7 @@ struct LayerCopies {
   bool awaits = false;            ///< backward: what it kept itself has been brought up
   std::uint8_t next_weights = 0;  ///< the next layer's weights come up: LayerKind::weights of its kind, from 1
   bool awaits_weights = false;    ///< its own have
-  static constexpr std::size_t cases = 4, kinds = 2;
+  static constexpr std::size_t cases = 8, kinds = 2;
   static constexpr std::size_t numbers = (cases + 1) * (cases + 1) * (kinds + 1) * 4;
   [[nodiscard]] bool any() const { return number() > 0; }
   [[nodiscard]] std::size_t number() const {
@@ -186,6 +186,7 @@ struct LayerKind {
   Module State::*module = nullptr;
   std::uint8_t number = 0;            ///< its place in State::kinds
   std::uint8_t weights = 0;           ///< of a transformer layer: the number of its module among theirs
+  std::uint8_t keeps = 0;             ///< the same for kinds whose layers keep the same buffers for backward
   bool mixture = false;               ///< instead of a dense feed-forward part
   bool local = false;                 ///< is_local(model, layer), where that makes a difference
   bool rotates = false;               ///< rotates(model, layer)

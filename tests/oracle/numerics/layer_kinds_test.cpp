@@ -19,6 +19,7 @@ Coverage::Kinds ways_of(const PlannedRun& run) {
           {"ZeRO-2 or 3", p.mesh.size(Axis::data) > 1 && p.zero_stage > 1},
           {"recomputation", p.recompute == Recompute::full},
           {"split backward", splits_backward(p)},
+          {"activations in host memory", p.offload_activations > 0},
           {"dropout", run.workload.hidden_dropout > 0}};
 }
 
