@@ -51,7 +51,7 @@ TEST_CASE("a cluster in one word has the links of its device, and a port for eac
   CHECK(levels(built("h200:4")) == "nvlink 4 x 450, network 1 x 50");
   CHECK(levels(built("h200:8x4@100 Gbit/s")) == "nvlink 8 x 450, network 4 x 12.5");
   CHECK(built("h200:8x4").assumed == std::vector<std::string>{"nvlink carries 450 GB/s each way for each device",
-                                                              "a network port of 50 GB/s each way for each device "
+                                                              "a network port of 50.0 GB/s each way for each device "
                                                               "(--nic names another)"});
 }
 

@@ -114,7 +114,7 @@ TEST_CASE("device.reached: more than the peak, or in a precision without one", "
       "[cluster.device]\nname = \"x\"\nmemory = \"1 GiB\"\nmemory_bandwidth = \"1 GB/s\"\n"
       "[cluster.device.peak]\nbf16 = \"2 TFLOP/s\"\n[cluster.device.reached]\n";
   CHECK(said_of(device + "bf16 = \"1.5 TFLOP/s\"\n") == "");
-  CHECK(said_of(device + "bf16 = \"3 TFLOP/s\"\n").find("3 TFLOP/s cannot have been reached [device.reached]") !=
+  CHECK(said_of(device + "bf16 = \"3 TFLOP/s\"\n").find("3.00 TFLOP/s cannot have been reached [device.reached]") !=
         std::string::npos);
   CHECK(said_of(device + "fp32 = \"1 TFLOP/s\"\n").find("The device has no peak in fp32.") != std::string::npos);
 }

@@ -73,7 +73,9 @@ TEST_CASE("Shipped calibrations are readable and name themselves", "[calibration
     INFO(render(diagnostics));
     REQUIRE(c);
     CHECK(c->name == entry.path().stem());
-    CHECK(std::filesystem::exists(ORRERY_SOURCE_DIR "/models/device/" + c->device + ".toml"));
+    // One is for all devices that nothing was measured on.
+    const bool one_device = c->name != "datasheet";
+    CHECK(std::filesystem::exists(ORRERY_SOURCE_DIR "/models/device/" + c->device + ".toml") == one_device);
     CHECK(!c->source.empty());
     REQUIRE(c->memory);
     CHECK(!c->memory->source.empty());
