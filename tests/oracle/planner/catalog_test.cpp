@@ -1,4 +1,5 @@
 // Every shipped model can be planned: ordinarily one of each kind, the smallest; with ORRERY_LONG_TESTS all.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <map>
