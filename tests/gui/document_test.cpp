@@ -137,7 +137,9 @@ TEST_CASE("a file that is wrong leaves the document as it was, and says what is 
   };
   refused(written("nothing.toml", "a = 1\n"), "gui.file");
   refused(written("plan.toml", "schema = 1\n[plan]\nmicrobatch_size = \"two\"\n"), "file.missing-key");
-  refused(written("config.json", "{\"model_type\": \"mamba\"}"), "hf.model-type");
+  refused(written("config.json", "{\"model_type\": \"zebra\"}"), "hf.model-type");
+  // It is counted, and no plan trains it.
+  refused(written("counted.json", "{\"model_type\": \"mamba\"}"), "gui.model");
   refused(written("broken.json", "{"), "hf.syntax");
   Diagnostics d;
   CHECK_FALSE(document.open(written("no-cluster.toml",
