@@ -220,7 +220,8 @@ TEST_CASE("cli.calibration: constants of another device", "[error]") {
 
 TEST_CASE("cli.kind: what cannot be shown or recognised", "[error]") {
   CHECK(refused("show elephant") ==
-        "error: \"elephant\" cannot be shown [cli.kind]\n  Known: model, cluster, device, fabric, plan, program.\n");
+        "error: \"elephant\" cannot be shown [cli.kind]\n  Known: model, models, cluster, device, fabric, plan, "
+        "program.\n");
   const TemporaryFolder folder;
   write(folder.file("empty"), "");
   CHECK(refused("check " + folder.file("empty")) ==
@@ -430,8 +431,8 @@ TEST_CASE("model.priced: run refuses what its kernels do not do", "[error]") {
   const std::string plan = std::string(ORRERY_SOURCE_DIR) + "/tests/error/cli/given/scaled.toml";
   CHECK(
       refused("run " + plan)
-          .find("error: scaled is priced, but not run: kernels do not have rotary angles stretched to longer sequences "
-                "(llama3) [model.priced]\n") != std::string::npos);
+          .find("error: scaled is priced, but not run: kernels do not have rotary angles stretched by numbers that are "
+                "not given (llama3) [model.priced]\n") != std::string::npos);
   const Ran estimate = run(ORRERY_PROGRAM, "estimate --cluster local-cpu " + plan);
   CHECK(estimate.status == 0);
   CHECK(estimate.out.find("scaled rotary angles (llama3) cost what plain ones do") != std::string::npos);

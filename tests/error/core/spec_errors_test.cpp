@@ -411,7 +411,7 @@ TEST_CASE("library.unknown-model and library.unknown-cluster name near ones", "[
   CHECK_FALSE(library.model("lama-3-70b", ".", d));
   CHECK_FALSE(library.cluster("dgx-h10", ".", std::nullopt, d));
   CHECK(render(d) == R"(error: no model is named "lama-3-70b" [library.unknown-model]
-  Nearest names: llama-3-70b, llama-2-70b, llama-2-7b, llama-3-405b.
+  Nearest names: llama-3-70b, llama-2-70b, llama-3.1-70b, llama-2-7b.
 error: no cluster is named "dgx-h10" [library.unknown-cluster]
   Nearest names: dgx-h100, dgx-1v, dgx-a100, dgx-h200.
 )");

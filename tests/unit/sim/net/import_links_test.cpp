@@ -213,7 +213,12 @@ TEST_CASE("NICs that are too many and far from every GPU are left out, with a no
   CHECK(notes(by_itself,
               "NICs far from every GPU, often those for storage, are left out: mlx5_1; --without names others"));
   a100.without = {"mlx5_1"};
-  CHECK(table(text, a100).fabric.node == by_itself.fabric.node);
+  // Named, it goes with its socket, which stays where nobody named it. All else is the same.
+  const NodeWiring named = table(text, a100).fabric.node, &left = by_itself.fabric.node;
+  CHECK(named.nics == left.nics);
+  // The socket's host is the last vertex, and joins the two others.
+  CHECK(named.vertices.size() + 1 == left.vertices.size());
+  CHECK(named.wires.size() + 2 == left.wires.size());
   a100.without = {"NIC7"};
   CHECK(refused(ImportKind::smi_topology, text, a100) ==
         "x:1:2: error: there is no NIC \"NIC7\" to leave out [import.nics]\n    1 | "
