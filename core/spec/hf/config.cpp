@@ -191,14 +191,4 @@ void heads_divide(Config& c, const ModelSpec& m, const char* heads, const char* 
           {fmt::format("{} is {}, and {} / {} leaves {}.", hidden, m.hidden, m.hidden, m.heads, m.hidden % m.heads)});
 }
 
-const std::vector<std::string>& gelu_names() {
-  static const std::vector<std::string> names{"gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_python"};
-  return names;
-}
-
-const std::vector<std::string>& silu_names() {
-  static const std::vector<std::string> names{"silu", "swish"};
-  return names;
-}
-
 }  // namespace orrery::hf

@@ -87,9 +87,4 @@ void rotate_in_part(Config&, ModelSpec&, double factor);
 /// Refuses a number of heads that does not divide the width.
 void heads_divide(Config&, const ModelSpec&, const char* heads, const char* hidden);
 
-/// Names of the activations that are computed as gelu. Some name the exact form, some the tanh form, which differs by
-/// less than 0.001 and costs the same.
-[[nodiscard]] const std::vector<std::string>& gelu_names();
-[[nodiscard]] const std::vector<std::string>& silu_names();
-
 }  // namespace orrery::hf

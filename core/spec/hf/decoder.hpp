@@ -13,7 +13,8 @@ enum class Gate : std::uint8_t { with, without };
 /// Reads the usual keys (usual_keys): sizes, norm, activation, rotary angles where the tables have them, biases.
 /// attention_bias gives biases to all products of attention.
 [[nodiscard]] ModelSpec decoder(Config&, Gate = Gate::with);
-/// The activation that `key` names.
+/// The activation that `key` names. Some names of gelu mean the exact form, some the tanh form, which differs by less
+/// than 0.001 and costs the same.
 [[nodiscard]] Activation activation(Config&, const char* key, Gate);
 
 /// Reads which layers see a window of positions: from layer_types where the tables have that key and the file has it,
