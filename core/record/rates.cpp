@@ -13,7 +13,7 @@ namespace {
 
 double real(std::uint64_t v) { return static_cast<double>(v); }
 
-/// Of a token's pass through a mixture: its experts and those that all visit, the router, the gate.
+/// FLOPs of one token's forward pass through a mixture: its experts, shared experts, the router and the gate.
 double mixture_flops(const ModelSpec& m) {
   const Mixture& x = *m.mixture;
   const double matrices = is_gated(m.activation) ? 3.0 : 2.0;

@@ -76,18 +76,21 @@ std::function<bool(std::uint64_t)> all_but_one_in(std::uint64_t several) {
   return [several](std::uint64_t layer) { return several == 0 || (layer + 1) % several != 0; };
 }
 
-namespace {
-
-std::vector<bool> chosen(const ModelSpec& m, const std::function<bool(std::uint64_t)>& is_chosen) {
-  std::vector<bool> out(m.layers);
-  for (std::uint64_t l = 0; l < m.layers; ++l) out[l] = is_chosen(l);
-  return out;
+void read_later_windows(Config& c, ModelSpec& m) {
+  const std::uint64_t first = c.whole_from_zero("max_window_layers", max_layers);
+  read_windows(c, m, [&](std::uint64_t layer) { return layer >= first; });
 }
 
-}  // namespace
-
-void leave_unrotated(ModelSpec& m, const std::function<bool(std::uint64_t)>& is_unrotated) {
-  m.unrotated = LayerPattern::of(chosen(m, is_unrotated));
+void read_unrotated(Config& c, ModelSpec& m) {
+  const std::vector<std::uint64_t> rotating = c.wholes("no_rope_layers", 1);  // 1: the layer rotates
+  if (!rotating.empty() && rotating.size() != m.layers && c.good()) {
+    c.error("no_rope_layers", "hf.range", "no_rope_layers does not have a number for each layer");
+  }
+  if (!c.good()) return;
+  const auto rotates = all_but_one_in(c.whole_from_zero("no_rope_layer_interval", max_layers));
+  std::vector<bool> unrotated(m.layers);
+  for (std::uint64_t l = 0; l < m.layers; ++l) unrotated[l] = rotating.empty() ? !rotates(l) : rotating[l] == 0;
+  m.unrotated = LayerPattern::of(unrotated);
 }
 
 Mixture mixture(Config& c, const char* experts, const char* per_token, const char* width) {
@@ -120,6 +123,29 @@ void leave_dense(ModelSpec& m, const std::function<bool(std::uint64_t)>& is_dens
   for (std::uint64_t l = x.first_dense; l < m.layers; ++l) {
     if (regular(l) && is_dense(l)) x.dense.push_back(static_cast<std::uint32_t>(l));
   }
+}
+
+void leave_dense_by_step(Config& c, ModelSpec& m) {
+  const std::uint64_t every = c.whole("decoder_sparse_step", max_layers);
+  const std::vector<std::uint64_t> dense = c.wholes("mlp_only_layers", max_layers);
+  leave_dense(m, [&](std::uint64_t l) {
+    return (l + 1) % every != 0 || std::find(dense.begin(), dense.end(), l) != dense.end();
+  });
+}
+
+std::optional<Mixture> sigmoid_mixture(Config& c, const ModelSpec& m) {
+  const std::uint64_t dense = c.whole_from_zero("first_k_dense_replace", max_layers);
+  if (c.none("n_routed_experts") || dense >= m.layers) return std::nullopt;
+  Mixture x = mixture(c, "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size");
+  x.first_dense = dense;
+  x.shared_ffn = c.whole_from_zero("n_shared_experts", 64) * x.ffn;
+  x.scores = Mixture::Scores::sigmoid;
+  x.score_bias = true;
+  x.scale = c.number("routed_scaling_factor", 1e-3, 1e3);
+  x.groups = static_cast<std::uint32_t>(c.whole("n_group", 4096));
+  x.groups_per_token = static_cast<std::uint32_t>(c.whole("topk_group", 4096));
+  if (x.groups > 1) x.group_score = Mixture::GroupScore::two_best;
+  return x;
 }
 
 void only_counted(ModelSpec& m, std::uint64_t more, std::string because) {

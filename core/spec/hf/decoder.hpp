@@ -24,14 +24,22 @@ void read_windows(Config&, ModelSpec&, const std::function<bool(std::uint64_t la
 /// Every layer, or all but one in so many.
 [[nodiscard]] std::function<bool(std::uint64_t)> every_layer();
 [[nodiscard]] std::function<bool(std::uint64_t)> all_but_one_in(std::uint64_t several);
-/// Notes which layers of the model do not rotate.
-void leave_unrotated(ModelSpec&, const std::function<bool(std::uint64_t layer)>& is_unrotated);
+/// Layers from max_window_layers on see a window.
+void read_later_windows(Config&, ModelSpec&);
+/// Reads which layers do not rotate: those that have 0 in no_rope_layers, else one in so many.
+void read_unrotated(Config&, ModelSpec&);
 
 /// Reads a mixture: the numbers of experts, and of those that a token visits, stand in these keys. Its experts are as
 /// wide as `width` says.
 [[nodiscard]] Mixture mixture(Config&, const char* experts, const char* per_token, const char* width);
 /// Notes which layers are no mixtures.
 void leave_dense(ModelSpec&, const std::function<bool(std::uint64_t layer)>& is_dense);
+
+/// Layers that mlp_only_layers names, and those between steps, are dense.
+void leave_dense_by_step(Config&, ModelSpec&);
+/// Reads a mixture that routes as DeepSeek-V3's: by sigmoids with biases of choice, in groups, beside shared experts,
+/// and from some layer on. Empty where all layers are dense.
+[[nodiscard]] std::optional<Mixture> sigmoid_mixture(Config&, const ModelSpec&);
 
 /// Says that the model is only counted: it has `more` parameters than the spec, of layers that Programs do not have.
 void only_counted(ModelSpec&, std::uint64_t more, std::string because);

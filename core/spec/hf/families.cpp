@@ -10,6 +10,7 @@ const std::vector<Family>& families() {
                              gemma_families(),
                              parallel_families(),
                              mixture_families(),
+                             sigmoid_mixture_families(),
                              latent_families(),
                              encoder_families(),
                              text_encoder_families(),

@@ -12,6 +12,7 @@ namespace orrery::hf {
 [[nodiscard]] std::vector<Family> gemma_families();
 [[nodiscard]] std::vector<Family> parallel_families();
 [[nodiscard]] std::vector<Family> mixture_families();
+[[nodiscard]] std::vector<Family> sigmoid_mixture_families();
 [[nodiscard]] std::vector<Family> latent_families();
 /// Latent attention with DeepSeek-V3's experts, and its keys.
 [[nodiscard]] Keys latent_keys();

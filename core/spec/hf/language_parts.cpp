@@ -106,8 +106,7 @@ constexpr std::array mllama_keys{
 ModelSpec qwen2_vl(Config& c) {
   ModelSpec m = decoder(c);
   m.biases = {true, false, false, false};
-  const std::uint64_t first = c.whole_from_zero("max_window_layers", max_layers);
-  if (c.flag("use_sliding_window")) read_windows(c, m, [&](std::uint64_t layer) { return layer >= first; });
+  if (c.flag("use_sliding_window")) read_later_windows(c, m);
   return m;
 }
 
@@ -120,11 +119,7 @@ ModelSpec qwen3_vl(Config& c) {
 ModelSpec qwen3_vl_moe(Config& c) {
   ModelSpec m = qwen3_vl(c);
   m.mixture = mixture(c, "num_experts", "num_experts_per_tok", "moe_intermediate_size");
-  const std::uint64_t every = c.whole("decoder_sparse_step", max_layers);
-  const std::vector<std::uint64_t> dense = c.wholes("mlp_only_layers", max_layers);
-  leave_dense(m, [&](std::uint64_t l) {
-    return (l + 1) % every != 0 || std::find(dense.begin(), dense.end(), l) != dense.end();
-  });
+  leave_dense_by_step(c, m);
   return m;
 }
 
@@ -138,18 +133,7 @@ ModelSpec glm4v(Config& c) {
 ModelSpec glm4v_moe(Config& c) {
   ModelSpec m = decoder(c);
   m.biases.out = false;
-  const std::uint64_t dense = c.whole_from_zero("first_k_dense_replace", max_layers);
-  if (dense >= m.layers) return m;
-  Mixture x = mixture(c, "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size");
-  x.first_dense = dense;
-  x.shared_ffn = c.whole_from_zero("n_shared_experts", 64) * x.ffn;
-  x.scores = Mixture::Scores::sigmoid;
-  x.score_bias = true;
-  x.scale = c.number("routed_scaling_factor", 1e-3, 1e3);
-  x.groups = static_cast<std::uint32_t>(c.whole("n_group", 4096));
-  x.groups_per_token = static_cast<std::uint32_t>(c.whole("topk_group", 4096));
-  if (x.groups > 1) x.group_score = Mixture::GroupScore::two_best;
-  m.mixture = x;
+  m.mixture = sigmoid_mixture(c, m);
   return m;
 }
 

@@ -265,8 +265,7 @@ ModelSpec mistral(Config& c) {
 ModelSpec qwen2(Config& c) {
   ModelSpec m = decoder(c);
   m.biases = {true, false, false, false};
-  const std::uint64_t first = c.whole_from_zero("max_window_layers", max_layers);
-  if (c.flag("use_sliding_window")) read_windows(c, m, [&](std::uint64_t layer) { return layer >= first; });
+  if (c.flag("use_sliding_window")) read_later_windows(c, m);
   m.prediction_modules = c.whole_from_zero("num_nextn_predict_layers", max_layers);
   return m;
 }
@@ -312,13 +311,7 @@ ModelSpec hunyuan(Config& c) {
 
 ModelSpec smollm3(Config& c) {
   ModelSpec m = decoder(c);
-  const std::vector<std::uint64_t> rotating = c.wholes("no_rope_layers", 1);  // 1: the layer rotates
-  if (!rotating.empty() && rotating.size() != m.layers && c.good()) {
-    c.error("no_rope_layers", "hf.range", "no_rope_layers does not have a number for each layer");
-  }
-  if (!c.good()) return m;
-  const auto rotates = all_but_one_in(c.whole_from_zero("no_rope_layer_interval", max_layers));
-  leave_unrotated(m, [&](std::uint64_t l) { return rotating.empty() ? !rotates(l) : rotating[l] == 0; });
+  read_unrotated(c, m);
   return m;
 }
 

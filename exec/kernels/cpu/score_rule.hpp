@@ -34,7 +34,7 @@ class ScoreRule {
   [[nodiscard]] ORRERY_ON_DEVICE bool caps() const { return cap_ > T{0}; }
   /// Whether scores are the scaled products.
   [[nodiscard]] ORRERY_ON_DEVICE bool plain() const { return !caps() && !alibi_; }
-  /// Of a local head.
+  /// ALiBi slope of a local head; 0 without ALiBi.
   [[nodiscard]] ORRERY_ON_DEVICE T slope(std::uint64_t head) const {
     return alibi_ ? static_cast<T>(alibi_slope(heads_.first + head, heads_.all)) : T{0};
   }

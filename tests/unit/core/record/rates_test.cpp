@@ -29,8 +29,8 @@ TEST_CASE("Model FLOPs of GPT equal the published closed form", "[unit][record]"
   CHECK(model_flops(m, w) == Approx(expected).epsilon(1e-12));
 }
 
-// Of the term s / 6h, 12 B L s^2 h, layers with a window have 12 B p h each, with the p pairs that a causal window
-// leaves: w (w + 1) / 2 + (s - w) w = 512 x 513 / 2 + 1536 x 512 = 917,760. Chunks leave 4 x 131,328 = 525,312.
+// The term s / 6h is 12 B L s^2 h. A layer with a window has 12 B p h instead, where p is the pairs that a causal
+// window leaves: w (w + 1) / 2 + (s - w) w = 512 x 513 / 2 + 1536 x 512 = 917,760. Chunks leave 4 x 131,328 = 525,312.
 TEST_CASE("Model FLOPs of layers with windows or chunks count the pairs that these leave", "[unit][record]") {
   ModelSpec m;
   m.layers = 96;
