@@ -72,6 +72,10 @@ void add(Matrix& a, const Matrix& b) {
   for (std::size_t i = 0; i < a.values.size(); ++i) a.values[i] += b.values[i];
 }
 
+void multiply(Matrix& a, double factor) {
+  for (double& x : a.values) x *= factor;
+}
+
 void add_to_rows(Matrix& a, const Matrix& row) {
   ORRERY_ASSERT(row.values.size() == a.columns, row.values.size(), a.columns);
   for (std::uint64_t i = 0; i < a.rows; ++i) {

@@ -31,6 +31,7 @@ using ParameterSet = std::map<std::string, Matrix>;
 [[nodiscard]] Matrix product_transposed(const Matrix& a, const Matrix& b);  ///< a b^T
 void add_transposed_product(Matrix& c, const Matrix& a, const Matrix& b);   ///< c += a^T b
 void add(Matrix& a, const Matrix& b);                                       ///< a += b
+void multiply(Matrix& a, double factor);                                    ///< a *= factor
 void add_to_rows(Matrix& a, const Matrix& row);                             ///< every row of a += row [1, columns]
 void add_column_sums(Matrix& row, const Matrix& a);                         ///< row [1, columns] += sum of a's rows
 

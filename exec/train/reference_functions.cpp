@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "core/base/random.hpp"
 #include "exec/train/reference_attention.hpp"
@@ -256,6 +257,33 @@ Matrix activation_backward(const ModelSpec& m, const Matrix& dy, const Matrix& p
     }
   }
   return dpre;
+}
+
+Matrix cross_entropy(const ModelSpec& m, Matrix raw, const std::vector<std::int32_t>& targets, double share,
+                     double& loss) {
+  const double cap = m.logit_softcap;
+  std::vector<double> row(raw.columns);
+  for (std::uint64_t p = 0; p < raw.rows; ++p) {
+    double largest = -HUGE_VAL;
+    for (std::uint64_t v = 0; v < raw.columns; ++v) {
+      const double scaled = raw(p, v) * m.logit_scale;
+      row[v] = cap > 0.0 ? cap * std::tanh(scaled / cap) : scaled;
+      largest = std::max(largest, row[v]);
+    }
+    double sum = 0.0;
+    for (const double logit : row) sum += std::exp(logit - largest);
+    const bool counts = targets[p] >= 0;
+    const auto target = static_cast<std::uint64_t>(counts ? targets[p] : 0);
+    if (counts) loss += (largest + std::log(sum) - row[target]) * share;
+    // d loss / d logit = (probability - [v = target]) share, and d logit / d raw = scale (1 - tanh^2).
+    for (std::uint64_t v = 0; v < raw.columns; ++v) {
+      const double bent = cap > 0.0 ? row[v] / cap : 0.0;
+      const double probability = std::exp(row[v] - largest) / sum;
+      const double by_logit = counts ? (probability - (v == target ? 1.0 : 0.0)) * share : 0.0;
+      raw(p, v) = by_logit * m.logit_scale * (1.0 - bent * bent);
+    }
+  }
+  return raw;
 }
 
 }  // namespace orrery

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/spec/model_spec.hpp"
 #include "exec/train/matrix.hpp"
@@ -43,6 +44,11 @@ void rotate(const ModelSpec&, std::uint64_t layer, Matrix& qkv, double direction
 /// act(pre): [s, ffn] from [s, ffn], or [s, 2 ffn] where gated.
 [[nodiscard]] Matrix activation_forward(const ModelSpec&, const Matrix& pre);
 [[nodiscard]] Matrix activation_backward(const ModelSpec&, const Matrix& dy, const Matrix& pre);
+
+/// Cross-entropy of a sequence whose raw logits [position, token] the model scales and caps. A negative target counts
+/// for nothing. Adds `share` times the sum over positions to `loss`; returns d loss / d raw logits.
+[[nodiscard]] Matrix cross_entropy(const ModelSpec&, Matrix raw, const std::vector<std::int32_t>& targets, double share,
+                                   double& loss);
 
 /// Packed qkv from three inputs: queries [s, heads (head_dim + rope_dim)], pairs of the keys' other features and values
 /// [s, heads (head_dim + value_dim)], and the key features that all heads share [s, rope_dim], rotated.

@@ -108,9 +108,6 @@ class Pass {
     std::fill(ones.values.begin(), ones.values.end(), 1.0);
     return ones;
   }
-  static void multiply(Matrix& m, double factor) {
-    for (double& x : m.values) x *= factor;
-  }
 
   /// The value as it would be read again after being stored.
   double stored(double x, double scale) {
@@ -551,32 +548,12 @@ class Pass {
     const Matrix normed = norm(asked.norm, x);
     Matrix logits = product_transposed(normed, weight(output_table()));
     if (const Matrix* bias = optional_weight("head.output.bias")) add_to_rows(logits, *bias);
-    multiply(logits, model_.logit_scale);
-    const double cap = model_.logit_softcap;
-    Matrix slope(logits.rows, logits.columns);  // of the capped logits by the raw ones
-    for (std::size_t i = 0; i < logits.values.size(); ++i) {
-      const double bent = cap > 0.0 ? std::tanh(logits.values[i] / cap) : 0.0;
-      if (cap > 0.0) logits.values[i] = cap * bent;
-      slope.values[i] = model_.logit_scale * (1.0 - bent * bent);
+    std::vector<std::int32_t> targets(logits.rows, -1);
+    for (std::uint64_t p = 0; p + asked.ahead < workload_.sequence_length && p < logits.rows; ++p) {
+      targets[p] = data_.target(step_, sequence_, p + asked.ahead);
     }
-    for (std::uint64_t p = 0; p < logits.rows; ++p) {
-      const std::uint64_t there = p + asked.ahead;
-      const std::int32_t target = there < workload_.sequence_length ? data_.target(step_, sequence_, there) : -1;
-      const double share = asked.part / asked.count;
-      double largest = -HUGE_VAL;
-      for (std::uint64_t v = 0; v < logits.columns; ++v) largest = std::max(largest, logits(p, v));
-      double sum = 0.0;
-      for (std::uint64_t v = 0; v < logits.columns; ++v) sum += std::exp(logits(p, v) - largest);
-      const bool counts = target >= 0;
-      if (counts) loss += (largest + std::log(sum) - logits(p, static_cast<std::uint64_t>(target))) * share;
-      // The logits become their derivative: (probability - [v = target]) part / count.
-      for (std::uint64_t v = 0; v < logits.columns; ++v) {
-        logits(p, v) = counts ? std::exp(logits(p, v) - largest) / sum * share : 0.0;
-      }
-      if (counts) logits(p, static_cast<std::uint64_t>(target)) -= share;
-    }
+    logits = cross_entropy(model_, std::move(logits), targets, asked.part / asked.count, loss);
     if (!backward) return {};
-    for (std::size_t i = 0; i < logits.values.size(); ++i) logits.values[i] *= slope.values[i];
     add_transposed_product(gradient(output_table()), logits, normed);
     if (Matrix* bias = optional_gradient("head.output.bias")) add_column_sums(*bias, logits);
     Matrix dnormed = product(logits, weight(output_table()));
