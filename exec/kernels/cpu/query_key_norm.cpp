@@ -54,6 +54,12 @@ struct Gammas {
   const T* of[2];
 };
 
+/// The sum of squares of one head.
+template <class T>
+T square_sum(std::uint64_t d, const T* x) {
+  return sum_over<T>(d, [&](std::uint64_t i) { return x[i] * x[i]; });
+}
+
 template <class T>
 void forward(const Kernel& k, const Operands& o, const KernelContext& context) {
   const Shape s(k);
@@ -67,10 +73,7 @@ void forward(const Kernel& k, const Operands& o, const KernelContext& context) {
     T* y = target(o[N::y], row * n, out);
     std::copy_n(x, n, y);
     for (const bool keys : {false, true}) {
-      const auto squares = [&](std::uint64_t head) {
-        const T* of = x + s.column(keys, head);
-        return sum_over<T>(d, [&](std::uint64_t i) { return of[i] * of[i]; });
-      };
+      const auto squares = [&](std::uint64_t head) { return square_sum(d, x + s.column(keys, head)); };
       T inverse{};
       const auto finish_statistic = [&](T square, std::uint64_t head) {
         inverse = T{1} / std::sqrt(square / s.width<T>(keys) + static_cast<T>(k.parameter));
@@ -181,10 +184,7 @@ void squares(const Kernel& k, const Operands& o, const KernelContext& context) {
     const T* x = read(o[N::x], row * n, n, in);
     for (const bool keys : {false, true}) {
       T sum{0};
-      for (std::uint64_t h = 0; h < s.count(keys); ++h) {
-        const T* of = x + s.column(keys, h);
-        sum += sum_over<T>(d, [&](std::uint64_t i) { return of[i] * of[i]; });
-      }
+      for (std::uint64_t h = 0; h < s.count(keys); ++h) sum += square_sum(d, x + s.column(keys, h));
       write_scalar(o[N::squares], static_cast<double>(sum), 2 * row + (keys ? 1 : 0));
     }
   }
