@@ -2,6 +2,7 @@
 #
 #   core/base <- core/spec <- core/plan <- core/program <- core/record
 #   core      <- sim  <- planner <- validate <- cli
+#   core      <- framework <- planner, validate, edit, cli, gui   (sim never: it gets plain structs from core/record)
 #   core      <- exec <- cli
 #   planner   <- edit <- cli, gui/model
 #   validate  <- gui/model <- gui/widgets <- gui/app
@@ -26,16 +27,17 @@ set(layers
   "sim/estimate"       "(core|sim/cost|sim/estimate)/"
   "sim/net"            "(core|sim/cost|sim/net)/"
   "sim/des"            "(core|sim/cost|sim/net|sim/des)/"
-  "planner"            "(core|sim|planner)/"
-  "validate"           "(core|sim|planner|validate)/"
-  "edit"               "(core|planner|edit)/"
+  "framework"          "(core|framework)/"
+  "planner"            "(core|sim|framework|planner)/"
+  "validate"           "(core|sim|framework|planner|validate)/"
+  "edit"               "(core|framework|planner|edit)/"
   "exec"               "(core|exec)/"
-  "cli"                "(core|sim|planner|validate|exec|edit|cli)/"
-  "gui/model"          "(core|sim|planner|validate|edit|gui/model)/"
-  "gui/widgets"        "(core|sim|planner|validate|edit|gui/(model|widgets))/"
-  "gui/app"            "(core|sim|planner|validate|edit|gui)/"
-  "tests/(perf/)?gui"   "(core|sim|planner|validate|edit|gui|tests)/"
-  "tests"              "(core|sim|planner|validate|exec|edit|cli|tests)/")
+  "cli"                "(core|sim|framework|planner|validate|exec|edit|cli)/"
+  "gui/model"          "(core|sim|framework|planner|validate|edit|gui/model)/"
+  "gui/widgets"        "(core|sim|framework|planner|validate|edit|gui/(model|widgets))/"
+  "gui/app"            "(core|sim|framework|planner|validate|edit|gui)/"
+  "tests/(perf/)?gui"   "(core|sim|framework|planner|validate|edit|gui|tests)/"
+  "tests"              "(core|sim|framework|planner|validate|exec|edit|cli|tests)/")
 
 # Library (as included); folders that may include it; folders whose headers may too.
 set(none "^$")
@@ -46,7 +48,7 @@ set(libraries
   "CLI/"                    "cli/"                                "${none}"
   "boost/"                  "(core|sim)/"                         "${none}"
   "pugixml"                 "sim/net/import/"                     "${none}"
-  "yaml-cpp/"               "sim/net/import/"                     "${none}"
+  "yaml-cpp/"               "(sim/net/import|framework)/"         "${none}"
   "Eigen/"                  "(exec|sim/cost|validate)/"           "exec/kernels/cpu/"   # private to that folder
   "(tbb|oneapi)/"           "(planner|validate)/"                            "${none}"
   "hwloc"                   "exec/calibrate/"                     "${none}"
@@ -70,7 +72,7 @@ endmacro()
 
 file(GLOB_RECURSE files RELATIVE "${ROOT}"
      "${ROOT}/core/*.[hc]pp" "${ROOT}/sim/*.[hc]pp" "${ROOT}/planner/*.[hc]pp" "${ROOT}/validate/*.[hc]pp" "${ROOT}/exec/*.[hc]pp"
-     "${ROOT}/edit/*.[hc]pp" "${ROOT}/cli/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
+     "${ROOT}/framework/*.[hc]pp" "${ROOT}/edit/*.[hc]pp" "${ROOT}/cli/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
 foreach(file IN LISTS files)
   set(allowed "")
   set(rest ${layers})

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "core/plan/limits.hpp"
 #include "core/spec/cluster_spec.hpp"
 #include "core/spec/model_spec.hpp"
 #include "core/spec/workload.hpp"
-#include "planner/limits.hpp"
 
 namespace orrery {
 

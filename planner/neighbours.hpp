@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/plan/dimension.hpp"
-#include "planner/limits.hpp"
+#include "core/plan/limits.hpp"
 
 namespace orrery {
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "core/plan/limits.hpp"
 #include "planner/appraiser.hpp"
-#include "planner/limits.hpp"
 
 namespace orrery {
 

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "core/plan/limits.hpp"
 #include "core/plan/plan.hpp"
 #include "core/record/calibration.hpp"
 #include "core/record/report.hpp"
 #include "core/spec/cluster_spec.hpp"
-#include "planner/limits.hpp"
 
 namespace orrery {
 

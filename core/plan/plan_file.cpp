@@ -21,8 +21,9 @@ constexpr auto size_limit = static_cast<std::uint32_t>(plan_size_limit);
 
 }  // namespace
 
-std::optional<PlannedRun> read_plan(std::string text, const std::string& file, const Library& library,
-                                    std::optional<std::uint32_t> gpus, Diagnostics& diagnostics) {
+std::optional<PlannedRun> read_unchecked_plan(std::string text, const std::string& file, const Library& library,
+                                              std::optional<std::uint32_t> gpus, const ModelSpec* own_model,
+                                              Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.size();
   std::optional<TomlTable> root = parse_toml(std::move(text), file, diagnostics);
   if (!root || !read_schema(*root, "plan", plan_schema)) return std::nullopt;
@@ -31,7 +32,8 @@ std::optional<PlannedRun> read_plan(std::string text, const std::string& file, c
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   root->read("name", run.plan.name, Need::optional);
   std::optional<ModelSpec> model;
-  if (root->read("model", run.model_reference)) {
+  if (own_model != nullptr) model = *own_model;
+  if (root->read("model", run.model_reference, model ? Need::optional : Need::required) && !model) {
     Diagnostics found;
     model = library.model(run.model_reference, folder, found);
     root->add_from("model", found);
@@ -70,10 +72,19 @@ std::optional<PlannedRun> read_plan(std::string text, const std::string& file, c
 
   run.model = *std::move(model);
   run.workload = *std::move(workload);
+  return run;
+}
+
+std::optional<PlannedRun> read_plan(std::string text, const std::string& file, const Library& library,
+                                    std::optional<std::uint32_t> gpus, Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.size();
+  std::optional<PlannedRun> read = read_unchecked_plan(std::move(text), file, library, gpus, nullptr, diagnostics);
+  if (!read) return std::nullopt;
+  const PlannedRun& run = *read;
   static_cast<void>(check_data_tokens(run.workload, run.model, diagnostics));  // the mistake is in diagnostics
   check(run.plan, run.model, run.workload, run.cluster ? &*run.cluster : nullptr, diagnostics);
   if (diagnostics.size() != before) return std::nullopt;
-  return run;
+  return read;
 }
 
 std::optional<PlannedRun> read_plan_file(const std::filesystem::path& file, const Library& library,

@@ -46,6 +46,11 @@ inline constexpr std::uint64_t plan_schema = 1;
 [[nodiscard]] std::optional<PlannedRun> read_plan(std::string text, const std::string& file, const Library&,
                                                   std::optional<std::uint32_t> gpus, Diagnostics&);
 
+/// The same for a plan whose model may stand elsewhere, and without check(). With `model` the text needs none.
+[[nodiscard]] std::optional<PlannedRun> read_unchecked_plan(std::string text, const std::string& file, const Library&,
+                                                            std::optional<std::uint32_t> gpus, const ModelSpec* model,
+                                                            Diagnostics&);
+
 /// The same from a file; one that cannot be read is a diagnostic (file.open).
 [[nodiscard]] std::optional<PlannedRun> read_plan_file(const std::filesystem::path&, const Library&,
                                                        std::optional<std::uint32_t> gpus, Diagnostics&);

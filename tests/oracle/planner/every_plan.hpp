@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <functional>
 
+#include "core/plan/limits.hpp"
 #include "core/plan/plan.hpp"
-#include "planner/limits.hpp"
 
 // Every plan of a small space, one after the other. It shares no code with the search or with the code that proposes
 // its plans (planner/openings, planner/neighbours): it has plain loops, and check() at the end.

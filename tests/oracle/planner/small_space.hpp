@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
+#include "core/plan/limits.hpp"
 #include "core/plan/plan.hpp"
 #include "core/record/calibration.hpp"
-#include "planner/limits.hpp"
 #include "tests/oracle/planner/every_plan.hpp"
 
 namespace orrery::test {

@@ -1,4 +1,4 @@
-#include "planner/limits.hpp"
+#include "core/plan/limits.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,0 +1,7 @@
+#include "framework/rooms.hpp"
+
+namespace orrery {
+
+Framework accelerate() { return {.name = "accelerate", .title = "Accelerate", .software = "", .abilities = ""}; }
+
+}  // namespace orrery

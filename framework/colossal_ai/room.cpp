@@ -1,0 +1,7 @@
+#include "framework/rooms.hpp"
+
+namespace orrery {
+
+Framework colossal_ai() { return {.name = "colossal-ai", .title = "Colossal-AI", .software = "", .abilities = ""}; }
+
+}  // namespace orrery

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/diagnostics.hpp"
+#include "core/plan/plan.hpp"
+#include "framework/launch/launch_reading.hpp"
+#include "framework/launch/launch_value.hpp"
+
+// A framework is a program that launches training runs. What Orrery knows of it stands in its room, framework/NAME/:
+// what it can launch, and how its launch files are read and written. This table is the list of rooms.
+
+namespace orrery {
+
+/// A kind of launch file that a framework reads.
+struct LaunchFormat {
+  std::string_view name;   ///< "torchtitan-toml", as --as takes it
+  std::string_view title;  ///< "a torchtitan configuration"
+  LaunchSyntax syntax = LaunchSyntax::yaml;
+  /// Whether a parsed file is of this kind, by keys that only such files have.
+  bool (*recognises)(const LaunchFile&) = nullptr;
+  /// Says of every key what becomes of it.
+  void (*read)(LaunchReading&) = nullptr;
+};
+
+/// Values that go together only under a condition, in the words of --only: where `when` holds, so must `then`.
+struct AbilityRule {
+  std::string_view when;  ///< "zero=2,3"
+  std::string_view then;  ///< "pipeline=1"
+  std::string_view reason;  ///< "DeepSpeed's pipeline engine stops at ZeRO-1"
+};
+
+/// How a plan is written as a launch of the framework.
+struct LaunchWriting {
+  std::string_view name;  ///< "megatron", as --to takes it
+  std::string_view title;
+  /// The launch file or command, complete; empty where the framework cannot say the plan, with a diagnostic for each
+  /// reason (export.*). Requires a resolved plan that passes check().
+  std::optional<std::string> (*write)(const PlannedRun&, Diagnostics&) = nullptr;
+};
+
+/// One row: a framework.
+struct Framework {
+  std::string_view name;      ///< "megatron-core"
+  std::string_view title;     ///< "Megatron-LM"
+  std::string_view software;  ///< whose costs price it (models/software); empty: the usual one on the device
+  /// What it can launch, in the words of `plan --only`; what is not named is free.
+  std::string_view abilities;
+  std::vector<AbilityRule> rules = {};
+  std::string_view abilities_source = {};  ///< where they were read
+  std::vector<LaunchFormat> formats = {};
+  std::vector<LaunchWriting> writings = {};
+};
+
+/// All frameworks, in the order of their names.
+[[nodiscard]] const std::vector<Framework>& frameworks();
+[[nodiscard]] const Framework* framework_named(std::string_view name);
+
+/// Reads a launch file; `format` names its kind, or "auto". Empty after a mistake.
+/// Codes: launch.kind  launch.syntax  launch.value  launch.unknown-key  launch.model  launch.set, and those of check().
+[[nodiscard]] std::optional<LaunchedRun> read_launch(std::string text, const std::string& file, std::string_view format,
+                                                     const LaunchOptions&, const Library&, Diagnostics&);
+
+/// The title of the kind of launch file that a text is; empty where it is none that is known.
+[[nodiscard]] std::string_view launch_title(const std::string& text, const std::string& file);
+
+}  // namespace orrery

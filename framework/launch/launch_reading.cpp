@@ -1,0 +1,304 @@
+#include "framework/launch/launch_reading.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/base/nearest.hpp"
+#include "core/base/toml_writer.hpp"
+#include "core/plan/dimension.hpp"
+#include "core/plan/plan_check.hpp"
+#include "core/plan/plan_file.hpp"
+#include "core/spec/spec_check.hpp"
+#include "framework/launch/model_names.hpp"
+
+namespace orrery {
+namespace {
+
+/// A value as a person reads it in a list.
+std::string shown(const LaunchValue& v) {
+  switch (v.kind) {
+    case LaunchValue::Kind::none: return "null";
+    case LaunchValue::Kind::table: return "{...}";
+    case LaunchValue::Kind::list: {
+      std::string out = "[";
+      for (const LaunchValue& item : v.items) {
+        if (out.size() > 40) return out + ", ...]";
+        out += (out.size() > 1 ? ", " : "") + shown(item);
+      }
+      return out + "]";
+    }
+    case LaunchValue::Kind::text:
+    case LaunchValue::Kind::number:
+    case LaunchValue::Kind::flag: break;
+  }
+  return v.text.size() > 60 ? v.text.substr(0, 57) + "..." : v.text;
+}
+
+std::string lowered(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+  return text;
+}
+
+bool is_named_by(const Dimension& d, std::string_view word) {
+  return d.key == word || d.word() == word || std::find(d.aliases.begin(), d.aliases.end(), word) != d.aliases.end();
+}
+
+}  // namespace
+
+bool LaunchedRun::has(LaunchNote::Kind kind) const {
+  return std::any_of(notes.begin(), notes.end(), [&](const LaunchNote& n) { return n.kind == kind; });
+}
+
+LaunchReading::LaunchReading(const LaunchFile& file, const LaunchOptions& options, const Library& library,
+                             Diagnostics& d)
+    : file_(file), options_(options), library_(library), diagnostics_(d), mistakes_before_(d.size()) {
+  if (!options.model) return;
+  model_ = library.model(*options.model, "", d);
+  model_reference_ = library.portable_model(*options.model, "");
+}
+
+const LaunchValue* LaunchReading::value(std::string_view key) const {
+  const LaunchValue* v = file_.find(key);
+  return v == nullptr || v->kind == LaunchValue::Kind::none ? nullptr : v;
+}
+
+std::optional<double> LaunchReading::real(std::string_view key) {
+  const LaunchValue* v = value(key);
+  if (v == nullptr) return std::nullopt;
+  std::string digits = v->text;
+  std::erase(digits, '_');
+  double out = 0.0;
+  const char* first = digits.data() + (digits.starts_with('+') ? 1 : 0);
+  const auto [end, failure] = std::from_chars(first, digits.data() + digits.size(), out);
+  if (v->items.empty() && !digits.empty() && failure == std::errc{} && end == digits.data() + digits.size() &&
+      std::isfinite(out)) {
+    return out;
+  }
+  error(key, fmt::format("{} is no number", key), {fmt::format("It is {}.", shown(*v))});
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> LaunchReading::integer(std::string_view key) {
+  const std::optional<double> number = real(key);
+  if (!number) return std::nullopt;
+  if (std::abs(*number) <= 0x1p53 && std::floor(*number) == *number) return static_cast<std::int64_t>(*number);
+  error(key, fmt::format("{} is no whole number", key), {fmt::format("It is {}.", *number)});
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> LaunchReading::whole(std::string_view key, std::uint64_t least, std::uint64_t most) {
+  const std::optional<std::int64_t> number = integer(key);
+  if (!number) return std::nullopt;
+  if (*number >= 0 && static_cast<std::uint64_t>(*number) >= least && static_cast<std::uint64_t>(*number) <= most) {
+    return static_cast<std::uint64_t>(*number);
+  }
+  error(key, fmt::format("{} is out of range", key),
+        {fmt::format("It is {}; from {} to {} is allowed.", *number, least, most)});
+  return std::nullopt;
+}
+
+std::optional<bool> LaunchReading::toggle(std::string_view key) {
+  const LaunchValue* v = value(key);
+  if (v == nullptr) return std::nullopt;
+  const std::string word = lowered(v->text);
+  if (v->items.empty()) {
+    if (word == "true" || word == "1" || word == "yes" || word == "on") return true;
+    if (word == "false" || word == "0" || word == "no" || word == "off") return false;
+  }
+  error(key, fmt::format("{} is neither true nor false", key), {fmt::format("It is {}.", shown(*v))});
+  return std::nullopt;
+}
+
+std::optional<std::string> LaunchReading::text(std::string_view key) {
+  const LaunchValue* v = value(key);
+  if (v == nullptr) return std::nullopt;
+  if (v->kind != LaunchValue::Kind::list && v->kind != LaunchValue::Kind::table) return v->text;
+  error(key, fmt::format("{} is a list or a table where a text belongs", key));
+  return std::nullopt;
+}
+
+std::optional<std::string> LaunchReading::word(std::string_view key, std::initializer_list<std::string_view> words) {
+  const std::optional<std::string> given = text(key);
+  if (!given) return std::nullopt;
+  std::string known;
+  for (const std::string_view w : words) {
+    if (lowered(*given) == lowered(std::string(w))) return std::string(w);
+    known += (known.empty() ? "" : ", ") + std::string(w);
+  }
+  error(key, fmt::format("{} has no value \"{}\"", key, given->substr(0, 60)), {fmt::format("Known: {}.", known)});
+  return std::nullopt;
+}
+
+void LaunchReading::note(LaunchNote::Kind kind, std::string_view from, std::string says) {
+  const LaunchValue* v = file_.find(from);
+  LaunchNote out{kind, v == nullptr ? Position{} : v->position, std::string(from), v == nullptr ? "" : shown(*v),
+                 std::move(says)};
+  spoken_of_.emplace_back(from);
+  // A key is taken for several things at times; what is said twice is said once.
+  for (LaunchNote& n : notes_) {
+    if (n.key != out.key || n.kind != out.kind) continue;
+    if (!out.says.empty() && n.says.find(out.says) == std::string::npos)
+      n.says += (n.says.empty() ? "" : ", ") + out.says;
+    return;
+  }
+  notes_.push_back(std::move(out));
+}
+
+void LaunchReading::set(std::string_view from, std::string_view plan_key, std::string_view toml) {
+  const LaunchValue* v = file_.find(from);
+  settings_[std::string(plan_key)] = {std::string(toml), v == nullptr ? Position{} : v->position};
+  note(LaunchNote::Kind::taken, from, fmt::format("{} = {}", plan_key, toml));
+}
+
+void LaunchReading::take(std::string_view from, std::string says) {
+  note(LaunchNote::Kind::taken, from, std::move(says));
+}
+
+void LaunchReading::without_effect(std::string_view from, std::string why) {
+  note(LaunchNote::Kind::without_effect, from, std::move(why));
+}
+
+void LaunchReading::without_effect(std::initializer_list<std::string_view> keys, const char* why) {
+  for (const LaunchValue& v : file_.values) {
+    if (std::find(spoken_of_.begin(), spoken_of_.end(), v.key) != spoken_of_.end()) continue;
+    const bool listed = std::any_of(keys.begin(), keys.end(), [&](std::string_view k) {
+      return k.ends_with('*') ? v.key.starts_with(k.substr(0, k.size() - 1)) : v.key == k;
+    });
+    if (listed) without_effect(v.key, why);
+  }
+}
+
+void LaunchReading::refuse(std::string_view from, std::string what, std::string nearest) {
+  note(LaunchNote::Kind::not_expressible, from,
+       nearest.empty() ? std::move(what) : fmt::format("{}; the nearest is {}", what, nearest));
+}
+
+void LaunchReading::assume(std::string_view plan_key, std::string_view toml, std::string why) {
+  if (is_set(plan_key)) return;
+  settings_[std::string(plan_key)] = {std::string(toml), {}};
+  notes_.push_back({LaunchNote::Kind::assumed, {}, std::string(plan_key), std::string(toml), std::move(why)});
+}
+
+void LaunchReading::error(std::string_view from, std::string message, std::vector<std::string> details) {
+  const LaunchValue* v = file_.find(from);
+  spoken_of_.emplace_back(from);
+  diagnostics_.error_at(file_.origin, v == nullptr ? Position{} : v->position, "launch.value", std::move(message),
+                        std::move(details));
+}
+
+bool LaunchReading::is_set(std::string_view plan_key) const { return settings_.contains(plan_key); }
+
+std::optional<std::uint64_t> LaunchReading::given(std::string_view plan_key) {
+  const Dimension* d = dimension_named(plan_key);
+  for (const auto& [name, text] : options_.set) {
+    if (name != plan_key && (d == nullptr || !is_named_by(*d, name))) continue;
+    used_set_.push_back(name);
+    std::uint64_t out = 0;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), out);
+    if (failure == std::errc{} && end == text.data() + text.size()) return out;
+    diagnostics_.error("launch.set", fmt::format("--set {}={} is no whole number", name, text));
+  }
+  return std::nullopt;
+}
+
+void LaunchReading::model(ModelSpec spec) {
+  if (model_) return;  // of --model
+  model_ = std::move(spec);
+  own_model_ = true;
+}
+
+void LaunchReading::model_named(std::string_view from, const std::string& name) {
+  take(from, "the model");
+  if (model_) return;
+  const std::optional<std::string> known = shipped_model_of(name, library_);
+  if (!known) {
+    const LaunchValue* v = file_.find(from);
+    diagnostics_.error_at(file_.origin, v == nullptr ? Position{} : v->position, "launch.model",
+                          fmt::format("no shipped model is {}", name.substr(0, 80)),
+                          {"Give its config.json with --model, or a name from `orrery show models`."});
+    return;
+  }
+  model_ = library_.model(*known, "", diagnostics_);
+  model_reference_ = *known;
+}
+
+void LaunchReading::report_unknown() {
+  std::vector<std::string> known = spoken_of_;
+  std::sort(known.begin(), known.end());
+  for (const LaunchValue& v : file_.values) {
+    if (std::binary_search(known.begin(), known.end(), v.key)) continue;
+    if (v.kind == LaunchValue::Kind::none) {  // null is the default of the key, whichever it is
+      without_effect(v.key, "it has no value");
+      continue;
+    }
+    diagnostics_.error_at(file_.origin, v.position, "launch.unknown-key", fmt::format("unknown key {}", v.key),
+                          {"Nothing is known of its effect on a step."});
+  }
+}
+
+std::string LaunchReading::plan_text() const {
+  std::string out = "schema = 1\n", tables;
+  std::string table;
+  for (const auto& [key, setting] : settings_) {
+    const std::size_t dot = key.rfind('.');
+    const std::string of = dot == std::string::npos ? "" : key.substr(0, dot);
+    const std::string line = fmt::format("{} = {}\n", dot == std::string::npos ? key : key.substr(dot + 1), setting.toml);
+    if (of.empty()) {
+      out += line;
+      continue;
+    }
+    if (of != table) tables += fmt::format("[{}]\n", of);
+    table = of;
+    tables += line;
+  }
+  return out + tables;
+}
+
+std::optional<LaunchedRun> LaunchReading::finish(std::string framework, std::string format) {
+  report_unknown();
+  for (const auto& [name, ignored] : options_.set) {
+    const bool plan_key = std::any_of(dimensions().begin(), dimensions().end(),
+                                      [&](const Dimension& d) { return is_named_by(d, name); });
+    if (std::find(used_set_.begin(), used_set_.end(), name) != used_set_.end()) continue;
+    if (file_.syntax == LaunchSyntax::flags && !plan_key) continue;  // a variable of a script
+    diagnostics_.error("launch.set", fmt::format("nothing in the file is open for --set {}", name),
+                       {"It gives variables of a script, and sequence, batch, mbs where a file does not."});
+  }
+  if (!model_ && diagnostics_.size() == mistakes_before_) {
+    diagnostics_.error_at(file_.origin, {}, "launch.model", "the file does not say which model it trains",
+                          {"Give a name or a config.json with --model."});
+  }
+  if (diagnostics_.size() != mistakes_before_) return std::nullopt;
+
+  if (options_.cluster) settings_["cluster"] = {toml_quoted(*options_.cluster), {}};
+  else settings_.erase("gpus");
+  if (!own_model_) settings_["model"] = {toml_quoted(model_reference_), {}};
+  Diagnostics found;
+  const std::string name = "the plan that the file says";
+  std::optional<PlannedRun> run = read_unchecked_plan(plan_text(), name, library_, std::nullopt, &*model_, found);
+  if (run) {
+    Origin origin{file_.origin.file, file_.origin.text, {}};
+    for (const auto& [key, setting] : settings_) {
+      if (setting.position.line > 0) origin.positions[key] = setting.position;
+    }
+    run->plan.origin = origin;
+    run->workload.origin = origin;
+    static_cast<void>(check_sizes(run->model, run->workload, found));
+    check(run->plan, run->model, run->workload, run->cluster ? &*run->cluster : nullptr, found);
+  }
+  for (const Diagnostic& m : found.list()) diagnostics_.add(m);
+  if (!run || !found.empty()) return std::nullopt;
+
+  std::stable_sort(notes_.begin(), notes_.end(), [](const LaunchNote& a, const LaunchNote& b) {
+    const auto place = [](const LaunchNote& n) {
+      return std::pair(n.position.line == 0, std::pair(n.position.line, n.position.column));
+    };
+    return place(a) < place(b);
+  });
+  return LaunchedRun{std::move(framework), std::move(format), std::move(*run), own_model_, std::move(notes_)};
+}
+
+}  // namespace orrery

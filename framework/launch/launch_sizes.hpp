@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/launch/launch_reading.hpp"
+
+namespace orrery {
+
+/// The sizes that a launch file gives, from which the ranks and the batch follow. A size comes with the key of the file
+/// that gives it; the key is taken when the size is put in place.
+///
+///     data = gpus / (tensor pipeline context replica expert)
+///     batch = micro x accumulation x (gpus / (tensor pipeline context))
+///
+/// `expert` lies inside data parallelism, as all frameworks here have it: its ranks take other sequences.
+struct LaunchSizes {
+  struct Size {
+    std::uint64_t value = 1;
+    std::string from = {};  ///< key of the file; empty: nothing says it
+  };
+  Size tensor, pipeline, context, expert, replica;
+  std::optional<Size> data;          ///< ranks that shard or copy; empty: what is left of the GPUs
+  std::optional<Size> gpus;          ///< of the whole run
+  std::optional<Size> micro;         ///< sequences in a microbatch
+  std::optional<Size> accumulation;  ///< microbatches in a step
+  std::optional<Size> batch;         ///< sequences in a step
+  std::optional<Size> sequence;      ///< tokens
+  /// Axes, outermost first.
+  std::vector<std::string> order = {"pipeline", "replica", "data", "expert", "context", "tensor"};
+};
+
+/// Puts sizes in place: [mesh], gpus, batch, sequence, microbatch_size.
+///
+/// GPUs come from --gpus, else from the file, else from its data-parallel size or its batch; else one node of 8, or as
+/// many as the model-parallel sizes need, is assumed. Two of micro, accumulation and batch give the third; one alone is
+/// taken with an accumulation of 1. What is missing is assumed and said: a microbatch of 1, a sequence of 4,096 or of
+/// the model's positions where these are fewer. Sizes that contradict each other are errors at their keys.
+void put_sizes(LaunchReading&, const LaunchSizes&);
+
+}  // namespace orrery

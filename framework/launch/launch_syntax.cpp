@@ -1,0 +1,34 @@
+#include "framework/launch/launch_syntax.hpp"
+
+#include <filesystem>
+#include <string_view>
+
+namespace orrery {
+
+LaunchSyntax launch_syntax_of(const std::string& text, const std::string& file) {
+  const std::string ending = std::filesystem::path(file).extension().string();
+  if (ending == ".yaml" || ending == ".yml" || ending == ".json") return LaunchSyntax::yaml;
+  if (ending == ".toml") return LaunchSyntax::toml;
+  if (ending == ".sh" || ending == ".bash" || ending == ".slurm" || ending == ".sbatch") return LaunchSyntax::flags;
+  if (ending == ".py") return LaunchSyntax::python;
+  if (text.starts_with("#!")) return LaunchSyntax::flags;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const std::size_t first = line.find_first_not_of(" \t\r");
+    if (first == std::string_view::npos || line[first] == '#') continue;
+    line.remove_prefix(first);
+    if (line.front() == '{') return LaunchSyntax::yaml;
+    if (line.starts_with("--") || line.starts_with("export ") || line.starts_with("torchrun ") ||
+        line.starts_with("python")) {
+      return LaunchSyntax::flags;
+    }
+    if (line.front() == '[' || line.find(" = ") != std::string_view::npos) return LaunchSyntax::toml;
+    break;
+  }
+  return LaunchSyntax::yaml;
+}
+
+}  // namespace orrery

@@ -1,0 +1,7 @@
+#include "framework/rooms.hpp"
+
+namespace orrery {
+
+Framework nanotron() { return {.name = "nanotron", .title = "nanotron", .software = "", .abilities = ""}; }
+
+}  // namespace orrery

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "framework/framework.hpp"
+
+// The rooms, one function each: framework/NAME/room.cpp.
+
+namespace orrery {
+
+[[nodiscard]] Framework accelerate();
+[[nodiscard]] Framework axolotl();
+[[nodiscard]] Framework colossal_ai();
+[[nodiscard]] Framework deepspeed();
+[[nodiscard]] Framework llama_factory();
+[[nodiscard]] Framework megatron_core();
+[[nodiscard]] Framework nanotron();
+[[nodiscard]] Framework torchtitan();
+
+}  // namespace orrery
