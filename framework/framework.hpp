@@ -29,8 +29,8 @@ struct LaunchFormat {
 
 /// Values that go together only under a condition, in the words of --only: where `when` holds, so must `then`.
 struct AbilityRule {
-  std::string_view when;  ///< "zero=2,3"
-  std::string_view then;  ///< "pipeline=1"
+  std::string_view when;    ///< "zero=2,3"
+  std::string_view then;    ///< "pipeline=1"
   std::string_view reason;  ///< "DeepSpeed's pipeline engine stops at ZeRO-1"
 };
 

@@ -245,7 +245,8 @@ std::string LaunchReading::plan_text() const {
   for (const auto& [key, setting] : settings_) {
     const std::size_t dot = key.rfind('.');
     const std::string of = dot == std::string::npos ? "" : key.substr(0, dot);
-    const std::string line = fmt::format("{} = {}\n", dot == std::string::npos ? key : key.substr(dot + 1), setting.toml);
+    const std::string line =
+        fmt::format("{} = {}\n", dot == std::string::npos ? key : key.substr(dot + 1), setting.toml);
     if (of.empty()) {
       out += line;
       continue;
@@ -260,8 +261,8 @@ std::string LaunchReading::plan_text() const {
 std::optional<LaunchedRun> LaunchReading::finish(std::string framework, std::string format) {
   report_unknown();
   for (const auto& [name, ignored] : options_.set) {
-    const bool plan_key = std::any_of(dimensions().begin(), dimensions().end(),
-                                      [&](const Dimension& d) { return is_named_by(d, name); });
+    const bool plan_key =
+        std::any_of(dimensions().begin(), dimensions().end(), [&](const Dimension& d) { return is_named_by(d, name); });
     if (std::find(used_set_.begin(), used_set_.end(), name) != used_set_.end()) continue;
     if (file_.syntax == LaunchSyntax::flags && !plan_key) continue;  // a variable of a script
     diagnostics_.error("launch.set", fmt::format("nothing in the file is open for --set {}", name),
@@ -273,8 +274,10 @@ std::optional<LaunchedRun> LaunchReading::finish(std::string framework, std::str
   }
   if (diagnostics_.size() != mistakes_before_) return std::nullopt;
 
-  if (options_.cluster) settings_["cluster"] = {toml_quoted(*options_.cluster), {}};
-  else settings_.erase("gpus");
+  if (options_.cluster)
+    settings_["cluster"] = {toml_quoted(*options_.cluster), {}};
+  else
+    settings_.erase("gpus");
   if (!own_model_) settings_["model"] = {toml_quoted(model_reference_), {}};
   Diagnostics found;
   const std::string name = "the plan that the file says";

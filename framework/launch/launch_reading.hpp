@@ -42,17 +42,17 @@ struct LaunchNote {
 
 /// A launch file as a plan.
 struct LaunchedRun {
-  std::string framework;  ///< name of its room: "megatron-core"
-  std::string format;     ///< "a torchtitan configuration"
-  PlannedRun run;         ///< it passes check(); its model has the file's own shape where the file gives one
-  bool own_model = false;  ///< the model is described in the file, so that it has no reference
+  std::string framework;          ///< name of its room: "megatron-core"
+  std::string format;             ///< "a torchtitan configuration"
+  PlannedRun run;                 ///< it passes check(); its model has the file's own shape where the file gives one
+  bool own_model = false;         ///< the model is described in the file, so that it has no reference
   std::vector<LaunchNote> notes;  ///< in the order of the file; assumptions last
 
   [[nodiscard]] bool has(LaunchNote::Kind) const;
 };
 
-/// One launch file on its way to a plan. A room asks for values, and says of every key what becomes of it; keys of which
-/// it says nothing are unknown, and errors.
+/// One launch file on its way to a plan. A room asks for values, and says of every key what becomes of it; keys of
+/// which it says nothing are unknown, and errors.
 ///
 /// Values of plan keys are TOML: "8", "\"interleaved\"", "true", "[4, 4]". A key that is set twice has the later value.
 class LaunchReading {

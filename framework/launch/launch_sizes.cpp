@@ -81,10 +81,10 @@ class Sizes {
       r_.assume("gpus", std::to_string(*gpus), "the file does not say how many GPUs (--gpus)");
     }
     if (*gpus % unit != 0 || *gpus == 0) {
-      r_.diagnostics().error("launch.gpus", fmt::format("{} GPUs are no multiple of the file's sizes", *gpus),
-                             {fmt::format("tensor {} x pipeline {} x context {} x replica {} x expert {} is {}.",
-                                          s_.tensor.value, s_.pipeline.value, s_.context.value, s_.replica.value,
-                                          s_.expert.value, unit)});
+      r_.diagnostics().error(
+          "launch.gpus", fmt::format("{} GPUs are no multiple of the file's sizes", *gpus),
+          {fmt::format("tensor {} x pipeline {} x context {} x replica {} x expert {} is {}.", s_.tensor.value,
+                       s_.pipeline.value, s_.context.value, s_.replica.value, s_.expert.value, unit)});
       return false;
     }
     data_ = *gpus / unit;
@@ -111,8 +111,9 @@ class Sizes {
     }
     if (!batch_) {
       batch_ = *micro_ * accumulation_.value_or(1) * ranks;
-      r_.assume("workload.batch", std::to_string(*batch_),
-                fmt::format("a microbatch of {} x {} accumulated x {} ranks", *micro_, accumulation_.value_or(1), ranks));
+      r_.assume(
+          "workload.batch", std::to_string(*batch_),
+          fmt::format("a microbatch of {} x {} accumulated x {} ranks", *micro_, accumulation_.value_or(1), ranks));
     }
     if (accumulation_ && *batch_ != *micro_ * *accumulation_ * ranks && s_.batch && s_.micro) {
       r_.error(s_.batch->from, "batch, microbatch and accumulation contradict each other",

@@ -147,8 +147,10 @@ void flatten(const TomlNode& node, const std::string& path, Values& values, std:
   const auto* table = std::get_if<TomlNode::Table>(&node.value);
   if (table == nullptr || (table->empty() && !path.empty())) {
     LaunchValue value;
-    if (table == nullptr) value = converted(node, values);
-    else value.kind = LaunchValue::Kind::table, value.position = node.position;
+    if (table == nullptr)
+      value = converted(node, values);
+    else
+      value.kind = LaunchValue::Kind::table, value.position = node.position;
     value.key = path;
     into.push_back(std::move(value));
     return;

@@ -10,8 +10,9 @@ namespace {
 
 /// Words at the end of a name that say how weights were trained or stored. Versions are not among them: they change
 /// vocabularies (Mistral-7B-v0.3).
-constexpr std::array<std::string_view, 16> endings{"hf",   "instruct", "base", "chat", "it",   "pt",     "bf16",     "fp16",
-                                                   "2507", "sft",      "dpo",  "v0.1", "bnb",  "4bit",   "thinking", "unsloth"};
+constexpr std::array<std::string_view, 16> endings{"hf",   "instruct", "base",     "chat",   "it",  "pt",
+                                                   "bf16", "fp16",     "2507",     "sft",    "dpo", "v0.1",
+                                                   "bnb",  "4bit",     "thinking", "unsloth"};
 
 std::string plain(std::string_view name) {
   const std::size_t slash = name.rfind('/');

@@ -2,6 +2,8 @@
 
 namespace orrery {
 
-Framework llama_factory() { return {.name = "llama-factory", .title = "LLaMA-Factory", .software = "", .abilities = ""}; }
+Framework llama_factory() {
+  return {.name = "llama-factory", .title = "LLaMA-Factory", .software = "", .abilities = ""};
+}
 
 }  // namespace orrery
