@@ -5,6 +5,7 @@
 
 #include "cli/common.hpp"
 #include "cli/file_kind.hpp"
+#include "cli/plan_source.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
@@ -26,6 +27,7 @@
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "edit/lesson_plans.hpp"
+#include "framework/framework.hpp"
 #include "planner/describe.hpp"
 #include "sim/net/fabric_spec.hpp"
 #include "validate/run_table.hpp"
@@ -53,8 +55,9 @@ class CheckVerb final : public Verb {
     c.positional(
         "FILE", file_,
         "a model, workload, device, cluster, plan, calibration, config.json, report, trace, profile of PyTorch, "
-        "program, order of actions, fabric, lesson or table of measured runs");
+        "program, order of actions, fabric, lesson, table of measured runs, or launch file of another program");
     c.option("--gpus", flags_.gpus, "plans and clusters: number of devices", {1, max_devices});
+    declare_plan_sources(c, flags_);
     declare_output(c, flags_, "write the answer here too, as JSON");
     c.examples(
         "  orrery check plan.toml\n"
@@ -129,9 +132,19 @@ class CheckVerb final : public Verb {
         return {};
       case FileKind::plan:
         if (const auto p = read_plan(text, file_, library, flags_.gpus, d)) {
+          check_framework(*p, d);
           return fmt::format("{} for {}: {}", p->plan.name, p->model.name, describe(p->plan));
         }
         return {};
+      case FileKind::launch: {
+        const auto launched = read_launch(text, file_, "auto", launch_options(flags_, std::nullopt), library, d);
+        if (!launched) return {};
+        for (const LaunchNote& n : launched->notes) {
+          if (n.kind != LaunchNote::Kind::not_expressible || flags_.nearest) continue;
+          d.error_at({file_, text, {}}, n.position, "launch.not-expressible", fmt::format("{}: {}", n.key, n.says));
+        }
+        return fmt::format("{} for {}: {}", launched->format, launched->run.model.name, describe(launched->run.plan));
+      }
       case FileKind::calibration:
         if (const auto c = parse_calibration(text, file_, d)) {
           return fmt::format("{} of {}, {}, {}", c->name, c->device, c->date,

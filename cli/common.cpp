@@ -14,17 +14,20 @@
 #include <thread>
 
 #include "cli/file_kind.hpp"
+#include "cli/plan_source.hpp"
 #include "cli/table.hpp"
 #include "core/base/nearest.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/toml_writer.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
+#include "core/plan/plan_words.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/spec/cluster_word.hpp"
 #include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "framework/framework.hpp"
 #include "validate/cost_labels.hpp"
 
 namespace orrery {
@@ -60,6 +63,13 @@ void declare_machine(Command& c, CommonFlags& flags) {
   c.option("--price", flags.price, "price of a GPU-hour, in place of the cluster's: \"2.50\", in USD, or \"2.20 EUR\"");
   c.choice("--lanes", flags.lanes, {"auto", "serial", "concurrent"},
            "whether a rank's lanes run one at a time or side by side; auto: as the device's file says");
+}
+
+void declare_plan_sources(Command& c, CommonFlags& flags) {
+  c.option("--model", flags.model,
+           "model of a launch file, or of a plan in one line (\"tp=8 dp=2\"): a name, a .toml file, or a config.json");
+  c.option("--set", flags.set, "NAME=VALUE: what a launch file leaves open: sequence=4096, batch=64, TP=4 of a script");
+  c.flag("--nearest", flags.nearest, "take the nearest plan where a launch file says what plans cannot");
 }
 
 void require_none(const Diagnostics& d) {
@@ -146,10 +156,11 @@ void set_price(ClusterSpec& cluster, const CommonFlags& flags) {
 
 std::filesystem::path plan_path(const std::string& reference, const Library& library) {
   std::error_code failure;
-  if (is_path(reference) || std::filesystem::exists(reference, failure)) {
-    require_kind(reference, {FileKind::plan});
+  if (std::filesystem::exists(reference, failure) || (is_path(reference) && !is_plan_words(reference))) {
+    require_kind(reference, {FileKind::plan, FileKind::launch});
     return reference;
   }
+  if (is_plan_words(reference)) return reference;
   if (std::filesystem::exists(library.plan(reference), failure)) return library.plan(reference);
   const std::vector<std::string> known = library.plans();
   const std::vector<std::string> near = nearest(reference, known, 4);
@@ -185,8 +196,7 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
                                const std::optional<std::string>& cluster, ClusterUse use) {
   const Library library = library_of(flags);
   Diagnostics d;
-  std::optional<PlannedRun> run = read_plan_file(plan_path(reference, library), library, flags.gpus, d);
-  require_none(d);
+  std::optional<PlannedRun> run = read_plan_source(reference, flags, cluster);
   if (!run->cluster && !cluster) {
     refuse("cli.cluster", "the plan names no cluster",
            {"Write cluster = \"...\" into the plan; estimate, simulate and explain also take --cluster."});
@@ -202,8 +212,10 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
   if (flags.lanes != "auto") run->cluster->device.concurrent_lanes = flags.lanes == "concurrent";
   static_cast<void>(check_sizes(run->model, run->workload, d));  // the mistakes are in d
   check(run->plan, run->model, run->workload, &*run->cluster, d);
+  check_framework(*run, d);
   require_none(d);
-  CalibrationChoice calibration = calibration_of(flags, library, *run->cluster, run->workload.precision);
+  CalibrationChoice calibration =
+      calibration_of(for_framework(flags, run->framework), library, *run->cluster, run->workload.precision);
   return {std::move(*run), std::move(calibration)};
 }
 

@@ -35,6 +35,9 @@ struct CommonFlags {
   std::string lanes = "auto";        ///< "serial", "concurrent" or "auto": as the device's file says
   std::optional<std::string> data;
   bool expandable_segments = false;
+  std::optional<std::string> model;  ///< of a launch file or a plan in one line that names none
+  std::vector<std::string> set;      ///< NAME=VALUE: what a launch file leaves open
+  bool nearest = false;              ///< take the nearest plan where a launch file says what plans cannot
 };
 
 /// --json, -o and --data; `output_help` says what -o writes. "-o -" writes it to standard output, where then nothing
@@ -44,6 +47,9 @@ void declare_output(Command&, CommonFlags&, const std::string& output_help);
 void declare_allocator(Command&, CommonFlags&);
 /// --gpus, --nic, --calibration, --software, --price and --lanes.
 void declare_machine(Command&, CommonFlags&);
+
+/// --model, --set and --nearest, for verbs that take a plan.
+void declare_plan_sources(Command&, CommonFlags&);
 
 /// Mistakes of the user, on their way to exit status 2.
 class InputError {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
+#include "cli/compare_plans.hpp"
 #include "cli/file_kind.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
@@ -15,7 +16,7 @@
 #include "cli/wrapping.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/toml_reader.hpp"
-#include "core/base/units_text.hpp"
+#include "core/plan/plan_words.hpp"
 #include "core/record/chrome_trace.hpp"
 #include "core/record/compare.hpp"
 #include "core/record/compare_profile.hpp"
@@ -35,18 +36,20 @@ class CompareVerb final : public Verb {
 
   void declare(Command& c) override {
     c.positional("A", a_, "a trace or report, predicted or measured, or a plan");
-    c.positional("B", b_,
-                 "another trace or report of the same plan, another plan, or what PyTorch's profiler recorded of the "
-                 "plan: a file, or a folder with a file of each rank");
+    c.positional("B", others_,
+                 "another trace or report of the same plan; other plans, or changes of A in one line (\"tp=8 dp=2\"); "
+                 "or what PyTorch's profiler recorded of the plan: a file, or a folder with a file of each rank");
     c.option("--plan", plan_, "traces: the plan of both, to split the error over kinds of operations");
     c.option("--tolerance", tolerance_.step_time, "step time: allowed relative error");
     c.option("--memory-tolerance", tolerance_.memory, "peak memory: allowed relative error");
     declare_machine(c, flags_);
+    declare_plan_sources(c, flags_);
     declare_output(c, flags_, "write the comparison here, as JSON");
     c.examples(
         "  orrery compare predicted-report.json measured-report.json\n"
         "  orrery compare predicted.json measured.json --plan plan.toml\n"
         "  orrery compare best.toml other.toml\n"
+        "  orrery compare best.toml \"tp=8 dp=2 mbs=2 recompute=full\" \"tp=4 dp=4\"\n"
         "  orrery compare best.toml profiles/\n"
         "Status 1: outside the tolerance.");
   }
@@ -55,7 +58,17 @@ class CompareVerb final : public Verb {
     if (!(tolerance_.step_time >= 0.0) || !(tolerance_.memory >= 0.0)) {
       refuse("cli.tolerance", "a tolerance must be a number from 0");
     }
+    b_ = others_.front();
     const auto [a, a_text] = look(a_);
+    if (is_plan(a)) {
+      const bool all = std::all_of(others_.begin(), others_.end(),
+                                   [&](const std::string& o) { return is_change(o) || is_plan(look(o).first); });
+      if (all) return plans();
+    }
+    if (others_.size() > 1) {
+      refuse("cli.compare", "only plans are compared more than two at a time",
+             {fmt::format("{} is {}.", a_, with_article(a))});
+    }
     auto [b, b_text] = look(b_);
     if (b == FileKind::profile && (a == FileKind::plan || a == FileKind::trace)) {
       std::string().swap(b_text);  // files of profiles are long, and read one by one
@@ -69,7 +82,6 @@ class CompareVerb final : public Verb {
       refuse("cli.compare", fmt::format("{} cannot be compared with {}", with_article(a), with_article(b)),
              {"Two traces, two reports or two plans can be compared."});
     }
-    if (a == FileKind::plan) return plans();
     if (a != FileKind::trace && a != FileKind::report) {
       refuse("cli.compare", fmt::format("{} is {}", a_, with_article(a)),
              {"Two traces, two reports or two plans can be compared."});
@@ -79,6 +91,13 @@ class CompareVerb final : public Verb {
   }
 
  private:
+  static bool is_plan(FileKind kind) { return kind == FileKind::plan || kind == FileKind::launch; }
+  /// Whether a reference is a plan in one line rather than a file.
+  static bool is_change(const std::string& reference) {
+    std::error_code failure;
+    return is_plan_words(reference) && !std::filesystem::exists(reference, failure);
+  }
+
   int tell(FileKind kind, const Comparison& c, const std::vector<std::string>& notes) const {
     if (!c.same_plan) {
       std::vector<std::string> details;
@@ -249,75 +268,20 @@ class CompareVerb final : public Verb {
     return tell(FileKind::profile, compare(*predicted, loaded.program, *step, tolerance_), notes);
   }
 
-  /// Two plans: their estimates, side by side.
+  /// Plans: their estimates, side by side. A plan in one line changes the first.
   int plans() const {
-    const LoadedPlan a = load_plan(a_, flags_, std::nullopt);
-    const LoadedPlan b = load_plan(b_, flags_, std::nullopt);
-    Report ra = estimate(a.run, a.program, cost_model(a));
-    Report rb = estimate(b.run, b.program, cost_model(b));
-    judge_memory(ra, a.run, a.program, a.calibration.calibration);
-    judge_memory(rb, b.run, b.program, b.calibration.calibration);
-    tell_prices(ra, a.calibration);
-    tell_prices(rb, b.calibration);
-    nlohmann::ordered_json json;
-    json["a"] = to_json(ra);
-    json["b"] = to_json(rb);
-    const std::vector<std::string> unlike = unlike_subjects(a.run, b.run);
-    json["unlike"] = unlike;
-    json["differences"] = differences(b.run.plan, a.run.plan);
-    write_output(flags_, json_text(json));
-    if (prints_output(flags_)) {
-      // It has been printed.
-    } else if (flags_.json) {
-      print_json(json);
-    } else {
-      Table table({"", "A", "B"});
-      const auto row = [&](const char* what, auto value) { table.row({what, value(ra), value(rb)}); };
-      using R = const Report&;
-      table.row({"plan", a.run.plan.name, b.run.plan.name});
-      row("GPUs", [](R r) { return fmt::format("{}", r.gpus); });
-      const auto ranged = [&](const char* what, auto value, auto range) {
-        row(what, value);
-        if (ra.interval || rb.interval) row("  eight in ten", range);
-      };
-      table.row({"software", ra.software, rb.software});
-      ranged(
-          "step time", [](R r) { return short_text(r.step_time, 4); }, step_range);
-      ranged(
-          "tokens/s per GPU", [](R r) { return short_count(r.tokens_per_s_per_gpu, 4); },
-          [](R r) { return count_range(r, r.tokens_per_s_per_gpu); });
-      ranged(
-          "MFU", [](R r) { return percent(r.model_flops_utilization); },
-          [](R r) { return percent_range(r, r.model_flops_utilization); });
-      row("compute", [](R r) { return short_text(r.compute); });
-      row("waiting for collectives", [](R r) { return short_text(exposed_collectives(r)); });
-      row("bubble", [](R r) { return short_text(r.bubble_fraction * r.step_time); });
-      const auto gib = [](std::uint64_t bytes) { return short_text(Bytes::of(static_cast<double>(bytes))); };
-      row("memory of tensors", [&](R r) { return gib(r.peak_memory_bytes); });
-      row("memory of a process",
-          [&](R r) { return r.peak_memory_process_bytes ? gib(*r.peak_memory_process_bytes) : std::string("-"); });
-      if (ra.cost_per_step || rb.cost_per_step) {
-        row("cost per step", [](R r) {
-          return r.cost_per_step ? fmt::format("{:.4g} {}", *r.cost_per_step, r.cost_currency) : std::string("-");
-        });
-      }
-      row("fits", [](R r) { return std::string(r.fits ? "yes" : "no"); });
-      std::string out;
-      if (!unlike.empty()) out = "The plans differ in model, workload or cluster (A | B):\n";
-      for (const std::string& u : unlike) out += "  " + u + "\n";
-      if (a.run.cluster->device.name != b.run.cluster->device.name) {
-        out += "  The devices differ, and so do prices and the software that the times hold for.\n";
-      }
-      if (!unlike.empty()) out += "\n";
-      out += table.str("") + "\nB is " + step_difference(rb, ra) + "\n";
-      for (const std::string& d : differences(b.run.plan, a.run.plan)) out += "  B has " + d + "\n";
-      print_wrapped(out);
+    std::vector<LoadedPlan> loaded;
+    loaded.push_back(load_plan(a_, flags_, std::nullopt));
+    for (const std::string& other : others_) {
+      loaded.push_back(is_change(other) ? changed_plan(loaded.front(), other, flags_)
+                                        : load_plan(other, flags_, std::nullopt));
     }
-    return ra.fits && rb.fits ? status_fine : status_no;
+    return tell_plans(loaded, flags_);
   }
 
   CommonFlags flags_;
-  std::string a_, b_;
+  std::string a_, b_;  ///< b_: the first of the others
+  std::vector<std::string> others_;
   std::optional<std::string> plan_;
   Tolerance tolerance_;
 };

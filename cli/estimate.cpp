@@ -27,6 +27,7 @@ class EstimateVerb final : public Verb {
              "explain the prices of one kind of operation (a name of the report, or all): formula, numbers, sources");
     declare_allocator(c, flags_);
     declare_machine(c, flags_);
+    declare_plan_sources(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");
     c.examples(
         "  orrery estimate plan.toml\n"

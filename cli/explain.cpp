@@ -50,6 +50,7 @@ class ExplainVerb final : public Verb {
     c.option("--memory-margin", margin_,
              "memory that a change must leave free on every device: \"4 GiB\"; auto, as orrery plan");
     declare_machine(c, flags_);
+    declare_plan_sources(c, flags_);
     declare_output(c, flags_, "write the answer here, as JSON");
     c.examples(
         "  orrery explain plan.toml               where its time goes, what one change would do\n"

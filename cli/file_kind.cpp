@@ -9,6 +9,7 @@
 #include "core/record/json_fields.hpp"
 #include "core/record/profile.hpp"
 #include "core/record/report_file.hpp"
+#include "framework/framework.hpp"
 
 namespace orrery {
 
@@ -29,10 +30,21 @@ std::string_view name_of(FileKind kind) {
     case FileKind::fabric: return "fabric";
     case FileKind::lesson: return "lesson";
     case FileKind::measured_runs: return "table of measured runs";
+    case FileKind::launch: return "launch file";
     case FileKind::unknown: return "unknown";
   }
   return "unknown";
 }
+
+namespace {
+
+/// Whether another training program's launch is there. Traces and profiles are longer than any of them.
+bool is_launch_file(const std::string& text, const std::string& file) {
+  constexpr std::size_t longest = std::size_t{1} << 20;
+  return text.size() <= longest && !launch_title(text, file).empty();
+}
+
+}  // namespace
 
 FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& diagnostics) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
@@ -44,6 +56,7 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
     if (text.compare(at, 12, "orrery-order") == 0) return FileKind::order;
     if (text[at] != '#') break;
   }
+  if (is_launch_file(text, file)) return FileKind::launch;
   if (text[first] == '{') {
     if (looks_like_trace(text)) return FileKind::trace;
     if (looks_like_profile(text)) return FileKind::profile;

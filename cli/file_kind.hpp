@@ -26,6 +26,7 @@ enum class FileKind : std::uint8_t {
   fabric,
   lesson,
   measured_runs,
+  launch,  ///< of another training program (framework/)
   unknown
 };
 

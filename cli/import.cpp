@@ -10,12 +10,15 @@
 #include "cli/channels.hpp"
 #include "cli/common.hpp"
 #include "cli/fabric.hpp"
+#include "cli/import_launch.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
+#include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "framework/framework.hpp"
 
 namespace orrery {
 namespace {
@@ -23,13 +26,17 @@ namespace {
 class ImportVerb final : public Verb {
  public:
   const char* name() const override { return "import"; }
-  const char* summary() const override { return "turn another program's description of a network into a fabric"; }
+  const char* summary() const override {
+    return "turn another program's launch file into a plan, or its description of a network into a fabric";
+  }
 
   void declare(Command& c) override {
-    c.positional("FILE", file_,
-                 "a topology or graphs of NCCL (XML), its log, what `nvidia-smi topo -m` printed, Slurm's "
-                 "topology.conf or .yaml, "
-                 "a network of ASTRA-sim (YAML), or a graph for Graphviz");
+    c.positional(
+        "FILE", file_,
+        "a launch file of Megatron-LM, DeepSpeed, torchtitan, Accelerate, nanotron, axolotl, LLaMA-Factory or "
+        "Colossal-AI; or a topology or graphs of NCCL (XML), its log, what `nvidia-smi topo -m` printed, Slurm's "
+        "topology.conf or .yaml, "
+        "a network of ASTRA-sim (YAML), or a graph for Graphviz");
     c.choice("--as", kind_, kinds(), "what FILE is");
     c.option("--gpu", gpu_, "which GPUs these are (h100), where FILE does not say how fast their links are");
     c.option(
@@ -41,11 +48,18 @@ class ImportVerb final : public Verb {
     c.option("--nodes", nodes_,
              "number of nodes like the one in FILE, on one switch; NCCL's graphs and log: number of nodes of the run",
              {1, max_fabric_gpus});
-    c.option("--cluster", cluster_, "NCCL's graphs and log: the cluster that gets their channels");
+    c.option("--cluster", cluster_,
+             "launch file: the cluster it runs on; NCCL's graphs and log: the cluster that gets their channels");
+    c.option("--gpus", flags_.gpus, "launch file: number of GPUs, where it does not say", {1, max_devices});
+    declare_plan_sources(c, flags_);
+    c.flag("--verbose", verbose_, "launch file: list the keys without effect, too");
     c.option("--node", node_, "Slurm: the fabric whose node stands in each place; default: one GPU");
     c.option("--name", name_, "name of the fabric; default: the file's");
-    declare_output(c, flags_, "write the fabric here; default: print it");
+    declare_output(c, flags_, "write the plan or the fabric here; default: print it");
     c.examples(
+        "  orrery import train.sh -o plan.toml\n"
+        "  orrery import ds_config.json --model llama-3-8b --gpus 16 --set sequence=8192 -o plan.toml\n"
+        "  orrery import config.toml --cluster dgx-h100 --gpus 64 --nearest -o plan.toml\n"
         "  NCCL_TOPO_DUMP_FILE=topo.xml ./my_training      and then: orrery import topo.xml -o node.toml\n"
         "  nvidia-smi topo -m > topo.txt                   and then: orrery import topo.txt --gpu h100 --nodes 4 --nic "
         "\"400 Gbit/s\"\n"
@@ -62,6 +76,12 @@ class ImportVerb final : public Verb {
     Diagnostics d;
     const std::optional<std::string> text = read_text(file_, d);
     require_none(d);
+    if (is_launch(*text)) return import_launch({file_, launch_format(), cluster_, verbose_}, flags_);
+    for (const auto& [flag, given] :
+         {std::pair("--model", flags_.model.has_value()), std::pair("--set", !flags_.set.empty()),
+          std::pair("--nearest", flags_.nearest), std::pair("--gpus", flags_.gpus.has_value())}) {
+      if (given) refuse("cli.flags", fmt::format("{} goes only with a launch file", flag));
+    }
     const std::optional<ChannelFile> channels = kind_ == "auto"         ? channel_file_of(*text)
                                                 : kind_ == "nccl-graph" ? std::optional(ChannelFile::graph)
                                                 : kind_ == "nccl-log"   ? std::optional(ChannelFile::log)
@@ -99,10 +119,18 @@ class ImportVerb final : public Verb {
   }
 
  private:
+  [[nodiscard]] bool is_launch(const std::string& text) const {
+    if (kind_ != "auto") return is_launch_format(kind_);
+    return !launch_title(text, file_).empty();
+  }
+  [[nodiscard]] std::string launch_format() const { return kind_; }
+
   static std::vector<std::string> kinds() {
     std::vector<std::string> out{"auto"};
     out.insert(out.end(), import_kind_names().begin(), import_kind_names().end());
     out.insert(out.end(), {"nccl-graph", "nccl-log"});
+    const std::vector<std::string> launches = launch_format_names();
+    out.insert(out.end(), launches.begin(), launches.end());
     return out;
   }
 
@@ -210,6 +238,7 @@ class ImportVerb final : public Verb {
   std::optional<std::string> gpu_, nic_, node_, name_, without_, cluster_;
   std::optional<std::uint32_t> nodes_, nvlinks_;
   CommonFlags flags_;
+  bool verbose_ = false;
 };
 
 }  // namespace

@@ -49,6 +49,7 @@ class PlaceVerb final : public Verb {
              {0, std::numeric_limits<std::uint64_t>::max()});
     c.option("--draw", draw_, "draw the fabric under the placement found (.svg, .png, .pdf, .dot), by load");
     declare_machine(c, flags_);
+    declare_plan_sources(c, flags_);
     declare_output(c, flags_, "write the plan with the placement found here");
     c.examples(
         "  orrery place plan.toml --fabric dgx-h100-superpod -o placed.toml\n"

@@ -12,6 +12,7 @@
 #include "cli/memory_margin.hpp"
 #include "cli/nearest_fit.hpp"
 #include "cli/placement_text.hpp"
+#include "cli/plan_source.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
@@ -30,8 +31,8 @@
 #include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "framework/framework.hpp"
 #include "planner/describe.hpp"
-#include "planner/export/megatron.hpp"
 #include "planner/levels.hpp"
 #include "planner/placement.hpp"
 #include "planner/search.hpp"
@@ -72,7 +73,12 @@ class PlanVerb final : public Verb {
     c.flag("--wide", wide_, "show all of them side by side, however wide, with every decision and figure");
     c.flag("--verbose", verbose_, "every decision and figure, and what memory consists of");
     c.option("--threads", threads_, "number of threads; 0: all cores", {0, 4096});
-    c.option("--export", export_, "print the best plan as another program's launch flags: megatron");
+    c.option("--for", framework_,
+             "the program that is to launch the plan: only what it can launch is searched, and its costs are priced "
+             "(orrery show frameworks); any: every dimension");
+    c.option("--export", export_,
+             "print the best plan as a launch of another program (orrery export --help lists them); without --for only "
+             "what that program can launch is searched");
     c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated with --json, --verbose and --wide, too");
     c.flag("--all", all_,
            "search every dimension: replica, context and grids of tensor axes, ZeRO 0 to 3, all schedules, counts of "
@@ -103,6 +109,8 @@ class PlanVerb final : public Verb {
 
  private:
   void read();
+  /// --for, --export, --only and --all: what may be searched.
+  void read_framework(Diagnostics&);
   PlannedRun planned(const Plan& plan, const std::string& name) const;
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
   /// The best placement on --fabric for the ranks of the best plan; empty where no plan was found or the search was
@@ -112,6 +120,7 @@ class PlanVerb final : public Verb {
   std::string headline(const Report& best) const;
   std::string rejected_text(const SearchResult&) const;
   std::string text(const SearchResult&) const;
+  std::string launch_hint() const;
   /// Whether the simulated times are shown. Without a fabric they equal the estimates, and take longer.
   [[nodiscard]] bool simulates() const { return !no_simulate_ && (flags_.json || verbose_ || wide_); }
   /// Number of plans whose simulation was asked for and interrupted.
@@ -122,7 +131,7 @@ class PlanVerb final : public Verb {
   std::optional<std::string> exported(const SearchResult&, Diagnostics& refused) const;
 
   CommonFlags flags_;
-  std::string model_, part_, cluster_;
+  std::string model_, part_, cluster_, framework_;
   std::string precision_ = "bf16", optimizer_ = "adam", objective_ = "step-time", margin_ = "auto";
   double dropout_ = 0.0, clip_norm_ = 1.0;
   std::uint32_t top_ = 3, threads_ = 0;
@@ -155,10 +164,7 @@ void PlanVerb::read() {
   if (top_ < 1 || top_ > 10'000) {
     d.error("cli.top", "--top is out of range", {fmt::format("It is {}; from 1 to 10000 is allowed.", top_)});
   }
-  if (export_ && *export_ != "megatron") {
-    d.error("cli.export", fmt::format("there is no export to \"{}\"", *export_), {"Known: megatron."});
-  }
-  limits_ = only_ ? limits_of(*only_, d) : all_ ? SearchLimits{} : basic_limits();
+  read_framework(d);
   if (threads_ > 4096) {
     d.error("cli.threads", "--threads is out of range",
             {fmt::format("It is {}; from 0 to 4096 is allowed.", threads_)});
@@ -202,8 +208,35 @@ void PlanVerb::read() {
   require_none(d);
 }
 
+void PlanVerb::read_framework(Diagnostics& d) {
+  if (export_) {
+    std::string known;
+    for (const LaunchWriting& w : launch_writings()) known += fmt::format("{}{}", known.empty() ? "" : ", ", w.name);
+    const Framework* owner = framework_writing(*export_);
+    if (owner == nullptr) {
+      d.error("cli.export", fmt::format("there is no export to \"{}\"", *export_), {fmt::format("Known: {}.", known)});
+      return;
+    }
+    if (framework_.empty()) framework_ = owner->name;
+  }
+  const Framework* framework = framework_named(framework_);
+  if (framework == nullptr && !framework_.empty() && framework_ != "any") {
+    std::string known = "any";
+    for (const Framework& f : frameworks()) {
+      if (!f.abilities.empty()) known += fmt::format(", {}", f.name);
+    }
+    d.error("framework.name", fmt::format("no framework is named \"{}\"", framework_),
+            {fmt::format("Known: {}.", known)});
+    return;
+  }
+  limits_ = only_ ? limits_of(*only_, d) : all_ || !framework_.empty() ? SearchLimits{} : basic_limits();
+  if (framework != nullptr) limits_ = both(std::move(limits_), abilities_of(*framework));
+  flags_ = for_framework(std::move(flags_), framework_);
+}
+
 PlannedRun PlanVerb::planned(const Plan& plan, const std::string& name) const {
   PlannedRun run;
+  run.framework = framework_ == "any" ? "" : framework_;
   run.model = spec_;
   run.workload = workload_;
   run.cluster = machine_;
@@ -302,13 +335,27 @@ std::string PlanVerb::text(const SearchResult& result) const {
   return out;
 }
 
-/// The launch flags of the best plan, where asked for.
+/// The command that launches what was found.
+std::string PlanVerb::launch_hint() const {
+  const Framework* framework = framework_named(framework_);
+  if (framework == nullptr) {
+    return framework_.empty() ? "\nTo launch it with a program of yours, search what that can launch: --for NAME "
+                                "(orrery show frameworks).\n"
+                              : "";
+  }
+  if (framework->writings.empty()) return "";
+  return fmt::format("Launch it: orrery export {} --to {}\n", flags_.output ? escaped(*flags_.output) : "PLAN.toml",
+                     framework->writings.front().name);
+}
+
+/// The launch of the best plan, where asked for.
 std::optional<std::string> PlanVerb::exported(const SearchResult& result, Diagnostics& refused) const {
   if (!export_ || result.plans.empty()) return std::nullopt;
   const PlannedRun best = planned(result.plans[0], 0);
-  const auto flags = megatron_flags(best, refused);
-  if (!flags) return std::nullopt;
-  return megatron_text(best, *flags);
+  for (const LaunchWriting& w : launch_writings()) {
+    if (w.name == *export_) return w.write(best, refused);
+  }
+  return std::nullopt;
 }
 
 void PlanVerb::write_json(const SearchResult& result, const std::optional<std::string>& exported,
@@ -433,12 +480,9 @@ int PlanVerb::run() {
     }
     if (flags) print("\n" + *flags);
     if (flags_.output && !result.plans.empty()) print(fmt::format("The best plan is in {}.\n", *flags_.output));
+    if (!result.plans.empty() && !export_) print(launch_hint());
   }
   // This comes after the result, which stands whatever the other program can express.
-  if (!refused.empty() && (all_ || only_) && !spec_.mixture && !spec_.latent) {
-    refused.error("cli.export", "Megatron-LM's flags cannot express the best plan of this space",
-                  {"Without --all and --only they can express most plans of the search."});
-  }
   if (!refused.empty()) throw InputError(refused, flags_.json);
   return result.plans.empty() || !result.complete || unsimulated(result) > 0 || (fabric && !placed) ? status_no
                                                                                                     : status_fine;

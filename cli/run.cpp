@@ -80,6 +80,7 @@ void RunVerb::declare(Command& c) {
   c.option("--records", records_, "folder for the ranks' last operations, kept if a process fails");
   declare_checkpoints(c, checkpoints_);
   declare_machine(c, flags_);
+  declare_plan_sources(c, flags_);
   declare_output(c, flags_, "write the report here, as JSON");
   c.examples(
       "  orrery run demo-2x2x2 --steps 10\n"

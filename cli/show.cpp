@@ -8,6 +8,7 @@
 #include "cli/drawing.hpp"
 #include "cli/fabric.hpp"
 #include "cli/report_text.hpp"
+#include "cli/show_framework.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
@@ -39,7 +40,8 @@ class ShowVerb final : public Verb {
   }
 
   void declare(Command& c) override {
-    c.positional("KIND", kind_, "model, cluster, device, fabric, plan or program; models: a table of all");
+    c.positional("KIND", kind_,
+                 "model, cluster, device, fabric, plan, program or framework; models, frameworks: a table of all");
     c.positional("X", reference_, "a name or a file; without it, the known names; for program: a plan");
     c.option("--part", part_, "model: the part of a config.json's model to take: language");
     c.flag("--dot", dot_, "as a graph for Graphviz; -o FILE.svg, .png or .pdf draws it");
@@ -53,11 +55,13 @@ class ShowVerb final : public Verb {
     c.flag("--order", order_, "plan: what each pipeline rank computes, in order, as a custom schedule's file has it");
     c.option("--cluster", cluster_, "plan, program: the cluster, where the plan names none");
     declare_machine(c, flags_);
+    declare_plan_sources(c, flags_);
     declare_output(c, flags_, "write it here");
     c.examples(
         "  orrery show models                     all, with their parameters\n"
         "  orrery show models --search qwen\n"
         "  orrery show model llama-3-70b\n"
+        "  orrery show framework megatron-core\n"
         "  orrery show cluster dgx-h100 --gpus 64 --dot -o cluster.svg\n"
         "  orrery show fabric dgx-h100-superpod\n"
         "  orrery show fabric dgx-h100-superpod --crossover --gpus 32\n"
@@ -72,6 +76,8 @@ class ShowVerb final : public Verb {
     require_output(flags_);
     const Library library = library_of(flags_);
     if (kind_ == "models") return list_models(library);
+    if (kind_ == "frameworks" || (kind_ == "framework" && !reference_)) return show_frameworks(flags_);
+    if (kind_ == "framework") return show_framework(*reference_, flags_);
     if (kind_ == "model" || kind_ == "cluster" || kind_ == "device" || kind_ == "fabric" || kind_ == "plan") {
       if (!reference_) return list(library);
     }
@@ -86,7 +92,8 @@ class ShowVerb final : public Verb {
  private:
   /// Refuses flags that do not go together, or not with this kind.
   void refuse_flags() const {
-    const std::vector<std::string> kinds{"model", "models", "cluster", "device", "fabric", "plan", "program"};
+    const std::vector<std::string> kinds{"model", "models",  "cluster",   "device",    "fabric",
+                                         "plan",  "program", "framework", "frameworks"};
     if (std::find(kinds.begin(), kinds.end(), kind_) == kinds.end()) {
       std::vector<std::string> details{fmt::format("Known: {}.", fmt::join(kinds, ", "))};
       const std::vector<std::string> near = nearest(kind_, kinds, 1);

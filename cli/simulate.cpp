@@ -112,6 +112,7 @@ class SimulateVerb final : public Verb {
              {0, std::numeric_limits<std::uint64_t>::max()});
     declare_allocator(c, flags_);
     declare_machine(c, flags_);
+    declare_plan_sources(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");
     c.examples(
         "  orrery simulate plan.toml --trace step.json\n"

@@ -17,6 +17,7 @@ std::vector<std::unique_ptr<Verb>> all_verbs() {
   verbs.push_back(study_verb());
   verbs.push_back(validate_verb());
   verbs.push_back(import_verb());
+  verbs.push_back(export_verb());
   verbs.push_back(checkpoint_verb());
   return verbs;
 }

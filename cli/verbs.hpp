@@ -20,6 +20,7 @@ namespace orrery {
 [[nodiscard]] std::unique_ptr<Verb> study_verb();
 [[nodiscard]] std::unique_ptr<Verb> validate_verb();
 [[nodiscard]] std::unique_ptr<Verb> import_verb();
+[[nodiscard]] std::unique_ptr<Verb> export_verb();
 [[nodiscard]] std::unique_ptr<Verb> checkpoint_verb();
 
 /// The verbs in the order in which --help lists them.

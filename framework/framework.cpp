@@ -1,6 +1,7 @@
 #include "framework/framework.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -49,15 +50,76 @@ Recognised recognised(const LaunchFile& file, std::string_view format) {
   return {};
 }
 
-std::string format_names() {
-  std::string out;
+}  // namespace
+
+std::vector<std::string> launch_format_names() {
+  std::vector<std::string> out;
   for (const Framework& framework : frameworks()) {
-    for (const LaunchFormat& f : framework.formats) out += fmt::format("{}{}", out.empty() ? "" : ", ", f.name);
+    for (const LaunchFormat& f : framework.formats) out.emplace_back(f.name);
   }
   return out;
 }
 
-}  // namespace
+bool is_launch_format(std::string_view name) {
+  const std::vector<std::string> names = launch_format_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+const Framework* framework_writing(std::string_view name) {
+  for (const Framework& framework : frameworks()) {
+    for (const LaunchWriting& w : framework.writings) {
+      if (w.name == name) return &framework;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<LaunchWriting> launch_writings() {
+  std::vector<LaunchWriting> out;
+  for (const Framework& framework : frameworks()) {
+    out.insert(out.end(), framework.writings.begin(), framework.writings.end());
+  }
+  return out;
+}
+
+void check_framework(const PlannedRun& run, Diagnostics& d) {
+  if (run.framework.empty() || run.framework == "any") return;
+  const Framework* framework = framework_named(run.framework);
+  if (framework == nullptr) {
+    std::string names = "any";
+    for (const Framework& f : frameworks()) names += fmt::format(", {}", f.name);
+    d.error(run.plan.origin, "for", "framework.name", fmt::format("no framework is named \"{}\"", run.framework),
+            {fmt::format("Known: {}.", names)});
+    return;
+  }
+  const SearchLimits can = abilities_of(*framework);
+  for (const Dimension& dimension : dimensions()) {
+    if (can.allow_one(run, dimension)) continue;
+    std::string allowed;
+    for (const std::uint64_t value : can.only.at(std::string(dimension.key))) {
+      allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", text_of(dimension, value));
+    }
+    d.error(run.plan.origin, std::string(dimension.key), "framework.cannot",
+            fmt::format("{} does not launch {} = {}", framework->title, dimension.word(),
+                        text_of(dimension, dimension.get(run))),
+            {fmt::format("It launches {}.", allowed)});
+  }
+  for (const LimitRule& rule : can.rules) {
+    if (rule.holds(run)) continue;
+    d.error(run.plan.origin, rule.then.begin()->first, "framework.cannot",
+            fmt::format("{} does not launch this combination", framework->title), {rule.reason + "."});
+  }
+}
+
+SearchLimits abilities_of(const Framework& framework) {
+  Diagnostics d;
+  SearchLimits out = limits_of(framework.abilities, d);
+  for (const AbilityRule& rule : framework.rules) {
+    out.rules.push_back({limits_of(rule.when, d).only, limits_of(rule.then, d).only, std::string(rule.reason)});
+  }
+  ORRERY_ASSERT(d.empty(), framework.name);
+  return out;
+}
 
 std::optional<LaunchedRun> read_launch(std::string text, const std::string& file, std::string_view format,
                                        const LaunchOptions& options, const Library& library, Diagnostics& d) {
@@ -66,7 +128,7 @@ std::optional<LaunchedRun> read_launch(std::string text, const std::string& file
   const Recognised kind = recognised(*launch, format);
   if (kind.format == nullptr) {
     d.error_at(launch->origin, {}, "launch.kind", "no framework here writes such files",
-               {fmt::format("Name the kind with --as: {}.", format_names())});
+               {fmt::format("Name the kind with --as: {}.", fmt::join(launch_format_names(), ", "))});
     return std::nullopt;
   }
   const std::size_t before = d.size();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
+#include "core/plan/limits.hpp"
 #include "core/plan/plan.hpp"
 #include "framework/launch/launch_reading.hpp"
 #include "framework/launch/launch_value.hpp"
@@ -60,10 +61,24 @@ struct Framework {
 [[nodiscard]] const std::vector<Framework>& frameworks();
 [[nodiscard]] const Framework* framework_named(std::string_view name);
 
+/// What it can launch, as limits of a search.
+[[nodiscard]] SearchLimits abilities_of(const Framework&);
+/// What a run's framework (PlannedRun::framework) cannot launch of it: one diagnostic for each reason, at the key.
+/// Adds nothing where the run names none. Codes: framework.name  framework.cannot
+void check_framework(const PlannedRun&, Diagnostics&);
+
 /// Reads a launch file; `format` names its kind, or "auto". Empty after a mistake.
 /// Codes: launch.kind  launch.syntax  launch.value  launch.unknown-key  launch.model  launch.set, and those of check().
 [[nodiscard]] std::optional<LaunchedRun> read_launch(std::string text, const std::string& file, std::string_view format,
                                                      const LaunchOptions&, const Library&, Diagnostics&);
+
+/// Names of all kinds of launch files, as `format` above takes them.
+[[nodiscard]] std::vector<std::string> launch_format_names();
+[[nodiscard]] bool is_launch_format(std::string_view name);
+/// All ways to write a plan as a launch.
+[[nodiscard]] std::vector<LaunchWriting> launch_writings();
+/// The framework with the writing of that name; null where there is none.
+[[nodiscard]] const Framework* framework_writing(std::string_view name);
 
 /// The title of the kind of launch file that a text is; empty where it is none that is known.
 [[nodiscard]] std::string_view launch_title(const std::string& text, const std::string& file);

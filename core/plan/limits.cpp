@@ -65,15 +65,40 @@ bool SearchLimits::allow(std::string_view key, std::uint64_t value) const {
   return at == only.end() || std::find(at->second.begin(), at->second.end(), value) != at->second.end();
 }
 
+bool SearchLimits::allow_one(const PlannedRun& run, const Dimension& d) const {
+  if (!only.contains(d.key) || !is_searched(d) || !applies(d, run)) return true;
+  // Without counts of their own layers are all recomputed, or none, whatever is said of counts.
+  if (d.key == "plan.recompute_layers" && !run.plan.recompute_layers) return true;
+  return allow(d.key, d.get(run));
+}
+
 bool SearchLimits::allow(const PlannedRun& run, Dimensions table) const {
-  if (only.empty()) return true;
   for (const Dimension& d : table) {
-    if (!is_searched(d) || !applies(d, run)) continue;
-    // Without counts of their own layers are all recomputed, or none, whatever is said of counts.
-    if (d.key == "plan.recompute_layers" && !run.plan.recompute_layers) continue;
-    if (!allow(d.key, d.get(run))) return false;
+    if (!allow_one(run, d)) return false;
   }
-  return true;
+  return std::all_of(rules.begin(), rules.end(), [&](const LimitRule& rule) { return rule.holds(run); });
+}
+
+bool LimitRule::holds(const PlannedRun& run) const {
+  const auto within = [&](const LimitedValues& values) {
+    const SearchLimits limits{values};
+    return std::all_of(values.begin(), values.end(),
+                       [&](const auto& entry) { return limits.allow(entry.first, dimension(entry.first).get(run)); });
+  };
+  return !within(when) || within(then);
+}
+
+SearchLimits both(SearchLimits a, const SearchLimits& b) {
+  for (const auto& [key, values] : b.only) {
+    const auto at = a.only.find(key);
+    if (at == a.only.end()) {
+      a.only.emplace(key, values);
+    } else {
+      std::erase_if(at->second, [&](std::uint64_t v) { return !b.allow(key, v); });
+    }
+  }
+  a.rules.insert(a.rules.end(), b.rules.begin(), b.rules.end());
+  return a;
 }
 
 SearchLimits basic_limits() {

@@ -11,14 +11,30 @@
 
 namespace orrery {
 
+/// Values that are allowed, by key: "plan.zero_stage".
+using LimitedValues = std::map<std::string, std::vector<std::uint64_t>, std::less<>>;
+
+/// Values that go together only under a condition: a run whose values are all in `when` has its others in `then`.
+struct LimitRule {
+  LimitedValues when, then;
+  std::string reason;
+  [[nodiscard]] bool holds(const PlannedRun&) const;
+};
+
 /// What a search may decide: of the dimensions named here only these values, of all others any.
 struct SearchLimits {
-  std::map<std::string, std::vector<std::uint64_t>, std::less<>> only;  ///< by key: "plan.zero_stage"
+  LimitedValues only;
+  std::vector<LimitRule> rules = {};
 
   [[nodiscard]] bool allow(std::string_view key, std::uint64_t value) const;
+  /// Whether the run's value of a dimension is allowed, or does not apply.
+  [[nodiscard]] bool allow_one(const PlannedRun&, const Dimension&) const;
   /// Whether every dimension of the run has a value that is allowed.
   [[nodiscard]] bool allow(const PlannedRun&, Dimensions = dimensions()) const;
 };
+
+/// What both allow. A dimension of which no value is left keeps none, so that nothing is allowed.
+[[nodiscard]] SearchLimits both(SearchLimits, const SearchLimits&);
 
 /// Whether a search turns the dimension: it belongs to the plan, and a person can turn it.
 [[nodiscard]] bool is_searched(const Dimension&);

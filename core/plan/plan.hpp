@@ -157,6 +157,9 @@ struct PlannedRun {
   Plan plan;
   std::string model_reference;    ///< as the file names it: a built-in name or a path
   std::string cluster_reference;  ///< empty when the file names none
+  /// The training program that the plan is for ("megatron-core"), by the name of its room in framework/; empty: any.
+  /// Prices and limits of a search follow from it; lowering never reads it.
+  std::string framework = {};
 };
 
 }  // namespace orrery

@@ -31,6 +31,7 @@ std::optional<PlannedRun> read_unchecked_plan(std::string text, const std::strin
   PlannedRun run;
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   root->read("name", run.plan.name, Need::optional);
+  root->read("for", run.framework, Need::optional, 64);
   std::optional<ModelSpec> model;
   if (own_model != nullptr) model = *own_model;
   if (root->read("model", run.model_reference, model ? Need::optional : Need::required) && !model) {
@@ -98,6 +99,7 @@ std::string write_plan(const PlannedRun& run) {
   TomlWriter out;
   out.whole("schema", plan_schema);
   if (!run.plan.name.empty()) out.text("name", run.plan.name);
+  if (!run.framework.empty()) out.text("for", run.framework);
   out.text("model", run.model_reference);
   if (!run.cluster_reference.empty()) out.text("cluster", run.cluster_reference);
   if (run.cluster && !run.cluster_reference.empty()) out.whole("gpus", run.cluster->devices());

@@ -92,7 +92,7 @@ std::optional<ClusterSpec> cluster_of_word(const std::string& word, const Librar
     d.error("cluster.word", std::move(message), {std::move(detail)});
     return std::nullopt;
   };
-  const std::optional<Word> w = parsed(word);
+  std::optional<Word> w = parsed(word);
   if (!w) {
     return refuse(fmt::format("\"{}\" describes no cluster", word),
                   "DEVICE:COUNT, DEVICE:COUNTxBOXES or either with @PORT is right: h200:8x4, l40s:8@100 Gbit/s.");
@@ -106,6 +106,11 @@ std::optional<ClusterSpec> cluster_of_word(const std::string& word, const Librar
   const DeviceLinks& links = *device->links;
   const bool joined = !links.name.empty();
   const std::uint32_t most = joined ? links.most : most_cards;
+  // "h200:16" is two boxes of 8.
+  if (w->boxes == 1 && w->count > most && w->count % most == 0) {
+    w->boxes = w->count / most;
+    w->count = most;
+  }
   if (w->count < 1 || w->boxes < 1 || w->count > most) {
     const std::uint64_t all = std::uint64_t{w->count} * w->boxes;
     return refuse(fmt::format("a box of {} has 1 to {}, not {}", device->name, most, w->count),

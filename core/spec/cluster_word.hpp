@@ -16,7 +16,8 @@ namespace orrery {
 /// The word with a port of this bandwidth, "h200:8x4@100 Gbit/s". An empty `port` leaves it as it is.
 [[nodiscard]] std::string with_port(const std::string& word, const std::string& port);
 
-/// Builds the natural boxes of a device from its [device.links]: COUNT devices each, BOXES of them (1 without).
+/// Builds the natural boxes of a device from its [device.links]: COUNT devices each, BOXES of them (1 without). A COUNT
+/// of several full boxes is that many: "h200:16" is "h200:8x2".
 ///
 /// * NVLink or Infinity Fabric joins the devices of a box; COUNT may be all that it joins, even over several hosts
 ///   (gb200:72). One network port belongs to each device.

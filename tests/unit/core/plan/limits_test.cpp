@@ -151,3 +151,22 @@ TEST_CASE("basic limits leave the classical plans", "[unit][planner]") {
   CHECK_FALSE(changed([](Plan& p) { p.schedule = ScheduleName::zb_h1; }));
   CHECK_FALSE(changed([](Plan& p) { p.mesh.axes[1].axis = Axis::context; }));
 }
+
+TEST_CASE("a rule holds where its condition does not, or where what follows does", "[unit][planner]") {
+  SearchLimits limits;
+  limits.rules.push_back({read("zero=2,3").only, read("pp=1").only, "one stage"});
+  PlannedRun run = run_of({{Axis::pipeline, 2}, {Axis::data, 4}});
+  CHECK(limits.allow(run));
+  run.plan.zero_stage = 2;
+  CHECK_FALSE(limits.allow(run));
+  run.plan.mesh.axes = {{Axis::data, 8}};
+  CHECK(limits.allow(run));
+}
+
+TEST_CASE("limits of two hands leave what both allow", "[unit][planner]") {
+  const SearchLimits limits = both(read("zero=0,1 pp=2"), read("zero=1,2 schedule=1f1b"));
+  CHECK(limits.only.at("plan.zero_stage") == Values{1});
+  CHECK(limits.only.at("mesh.pipeline") == Values{2});
+  CHECK(limits.only.at("plan.schedule") == Values{place(ScheduleName::one_f_one_b)});
+  CHECK_FALSE(both(read("zero=0"), read("zero=3")).allow(run_of({{Axis::data, 8}})));
+}

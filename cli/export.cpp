@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/common.hpp"
+#include "cli/plan_source.hpp"
+#include "cli/status.hpp"
+#include "cli/verbs.hpp"
+#include "framework/framework.hpp"
+
+namespace orrery {
+namespace {
+
+class ExportVerb final : public Verb {
+ public:
+  const char* name() const override { return "export"; }
+  const char* summary() const override { return "write a plan as another training program's launch"; }
+
+  void declare(Command& c) override {
+    c.positional("PLAN", plan_, "a plan file, the name of an example plan, or a launch file of another program");
+    std::vector<std::string> targets;
+    for (const LaunchWriting& w : launch_writings()) targets.emplace_back(w.name);
+    c.choice("--to", target_, targets, "the program that is to launch it; default: the one that the plan is for");
+    c.option("--cluster", cluster_, "cluster in place of the plan's: a name, a .toml file, or as h200:8x4");
+    declare_machine(c, flags_);
+    declare_plan_sources(c, flags_);
+    declare_output(c, flags_, "write the launch here; default: print it");
+    c.examples(
+        "  orrery export best.toml --to megatron -o train.sh\n"
+        "  orrery export best.toml --to deepspeed -o ds_config.json\n"
+        "  orrery export train.sh --to torchtitan");
+  }
+
+  int run() override {
+    keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output});
+    require_output(flags_);
+    const LoadedPlan loaded = load_plan(plan_, flags_, cluster_, ClusterUse::replace);
+    const LaunchWriting writing = target(loaded.run);
+    Diagnostics d;
+    const std::optional<std::string> text = writing.write(loaded.run, d);
+    require_none(d);
+    write_output(flags_, *text);
+    if (prints_output(flags_)) return status_fine;
+    if (flags_.json) {
+      print_json({{"to", writing.name}, {"title", writing.title}, {"text", *text}});
+    } else if (flags_.output) {
+      print(fmt::format("wrote {}: {}\n", *flags_.output, writing.title));
+    } else {
+      print(*text);
+    }
+    return status_fine;
+  }
+
+ private:
+  [[nodiscard]] LaunchWriting target(const PlannedRun& run) const {
+    std::vector<std::string_view> names;
+    for (const LaunchWriting& w : launch_writings()) {
+      if (w.name == target_) return w;
+      names.push_back(w.name);
+    }
+    if (const Framework* own = framework_named(run.framework); target_.empty() && own != nullptr) {
+      if (!own->writings.empty()) return own->writings.front();
+    }
+    refuse("cli.export",
+           target_.empty() ? "the plan does not say which program launches it"
+                           : fmt::format("there is no export to \"{}\"", target_),
+           {fmt::format("Name one with --to: {}.", fmt::join(names, ", "))});
+  }
+
+  CommonFlags flags_;
+  std::string plan_, target_;
+  std::optional<std::string> cluster_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> export_verb() { return std::make_unique<ExportVerb>(); }
+
+}  // namespace orrery

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/common.hpp"
+#include "core/plan/plan.hpp"
+#include "framework/framework.hpp"
+
+namespace orrery {
+
+/// What --model, --cluster, --gpus and --set say beside a launch file.
+[[nodiscard]] LaunchOptions launch_options(const CommonFlags&, const std::optional<std::string>& cluster);
+
+/// Reads a launch file as a plan. `format` is a name of a LaunchFormat, or "auto".
+[[nodiscard]] LaunchedRun read_launch_file(const std::string& file, const std::string& format, const CommonFlags&,
+                                           const std::optional<std::string>& cluster);
+
+/// What became of the keys of a launch file: lists by kind, each key with its line.
+[[nodiscard]] std::string notes_text(const LaunchedRun&, bool with_effectless);
+[[nodiscard]] nlohmann::ordered_json notes_json(const LaunchedRun&);
+
+/// Reads what stands for a plan on the command line: a plan file, the name of an example, a launch file of another
+/// program (for whose inexpressible parts --nearest is needed), or a plan in one line, with --model and a cluster.
+[[nodiscard]] std::optional<PlannedRun> read_plan_source(const std::string& reference, const CommonFlags&,
+                                                         const std::optional<std::string>& cluster);
+/// A plan in one line that changes another plan; any other reference as above.
+[[nodiscard]] std::optional<PlannedRun> read_changed_plan(const PlannedRun& base, const std::string& words);
+
+/// The flags with the software of the plan's framework, unless --software names one.
+[[nodiscard]] CommonFlags for_framework(CommonFlags, const std::string& framework);
+
+}  // namespace orrery
