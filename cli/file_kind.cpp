@@ -102,7 +102,10 @@ void require_kind(const std::filesystem::path& file, const std::vector<FileKind>
   if (kind == FileKind::unknown && !json) return;
   if (std::find(wanted.begin(), wanted.end(), kind) != wanted.end()) return;
   std::string names;
-  for (const FileKind w : wanted) names += (names.empty() ? "" : " or ") + with_article(w);
+  for (const FileKind w : wanted) {
+    // Who is asked for a plan knows whether there is a launch file.
+    if (w != FileKind::launch) names += (names.empty() ? "" : " or ") + with_article(w);
+  }
   Diagnostic m;
   m.file = file.string();
   m.code = "cli.kind";

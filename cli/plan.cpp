@@ -339,9 +339,7 @@ std::string PlanVerb::text(const SearchResult& result) const {
 std::string PlanVerb::launch_hint() const {
   const Framework* framework = framework_named(framework_);
   if (framework == nullptr) {
-    return framework_.empty() ? "\nTo launch it with a program of yours, search what that can launch: --for NAME "
-                                "(orrery show frameworks).\n"
-                              : "";
+    return framework_.empty() ? "Name the program that is to launch it (--for megatron-core): orrery show frameworks.\n" : "";
   }
   if (framework->writings.empty()) return "";
   return fmt::format("Launch it: orrery export {} --to {}\n", flags_.output ? escaped(*flags_.output) : "PLAN.toml",
@@ -480,7 +478,7 @@ int PlanVerb::run() {
     }
     if (flags) print("\n" + *flags);
     if (flags_.output && !result.plans.empty()) print(fmt::format("The best plan is in {}.\n", *flags_.output));
-    if (!result.plans.empty() && !export_) print(launch_hint());
+    if (!result.plans.empty() && !export_) print_wrapped(launch_hint());
   }
   // This comes after the result, which stands whatever the other program can express.
   if (!refused.empty()) throw InputError(refused, flags_.json);

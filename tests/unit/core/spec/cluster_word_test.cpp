@@ -130,8 +130,7 @@ TEST_CASE("cluster.word: boxes that nobody sells, and words that cannot be read"
   CHECK(refused("h200:8y4") ==
         "error: \"h200:8y4\" describes no cluster [cluster.word]\n"
         "  DEVICE:COUNT, DEVICE:COUNTxBOXES or either with @PORT is right: h200:8x4, l40s:8@100 Gbit/s.\n");
-  CHECK(refused("h100:16") ==
-        "error: a box of H100 has 1 to 8, not 16 [cluster.word]\n  h100:8x2 has as many of them.\n");
+  CHECK(refused("h100:12") == "error: a box of H100 has 1 to 8, not 12 [cluster.word]\n  h100:8x1 is the nearest.\n");
   CHECK(refused("h100:0") == "error: a box of H100 has 1 to 8, not 0 [cluster.word]\n  h100:1x1 is the nearest.\n");
   CHECK(refused("gb200:6") == "error: 6 of GB200 do not fill hosts of 4 [cluster.word]\n  4 do.\n");
   CHECK(refused("h100:8x2@fast") ==
