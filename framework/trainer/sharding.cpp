@@ -1,0 +1,104 @@
+#include "framework/trainer/sharding.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "framework/trainer/deepspeed_file.hpp"
+
+namespace orrery {
+namespace {
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& w : words) out += (out.empty() ? "" : ", ") + w.substr(0, 60);
+  return out;
+}
+
+void put_offload(LaunchReading& r, std::string_view key, const DeepSpeedSettings& s) {
+  if (s.states_device != "none") {
+    r.set(key, "plan.offload_states", std::to_string(std::lround(8.0 * s.states_share)));
+    if (s.states_device == "nvme") r.set(key, "plan.states_tier", "\"disk\"");
+  }
+  // Weights off the device are a part of ZeRO-3 alone; DeepSpeed ignores the setting in other stages.
+  if (s.parameters_device != "none" && s.stage == 3) {
+    r.refuse(key, "weights off the device under ZeRO-3 are not in plans",
+             "each rank's part of the weights on its device");
+  }
+}
+
+TrainerSharding put_deepspeed(LaunchReading& r, std::string_view key, const DeepSpeedSettings& s, LaunchSizes& sizes) {
+  r.set(key, "plan.zero_stage", std::to_string(s.stage));
+  put_offload(r, key, s);
+  // Without a word, reductions overlap in stage 3 alone (docs/_pages/config-json.md, overlap_comm).
+  if (s.stage > 0) r.set(key, "plan.overlap_gradients", s.overlap.value_or(s.stage == 3) ? "true" : "false");
+  if (s.tensor) sizes.tensor = {*s.tensor, std::string(key)};
+  if (s.clip_norm && *s.clip_norm > 0.0) r.set(key, "workload.clip_norm", fmt::format("{}", *s.clip_norm));
+  if (!s.left_aside.empty()) {
+    r.refuse(key, "its keys " + joined(s.left_aside) + " are not read here", "DeepSpeed without them");
+  }
+  if (!s.faults.empty()) r.error(key, "the DeepSpeed configuration has values that mean nothing", {joined(s.faults)});
+  return {TrainerSharding::By::deepspeed, s.stage, s.gradient_dtype};
+}
+
+}  // namespace
+
+std::optional<TrainerSharding> read_trainer_deepspeed(LaunchReading& r, std::string_view key, LaunchSizes& sizes) {
+  const std::string table = std::string(key) + ".";
+  bool inside = false;
+  for (const LaunchValue& v : r.file().values) {
+    if (!v.key.starts_with(table)) continue;
+    r.take(v.key, "of the DeepSpeed configuration");
+    inside = true;
+  }
+  if (inside) {
+    return put_deepspeed(r, key, deepspeed_settings(r.file(), key), sizes);
+  }
+  const std::optional<std::string> path = r.text(key);
+  if (!path || path->empty() || *path == "false") {
+    if (path) r.without_effect(key, "no DeepSpeed");
+    return std::nullopt;
+  }
+  if (const auto settings = deepspeed_file(*path, r.file().origin.file)) {
+    return put_deepspeed(r, key, *settings, sizes);
+  }
+  if (const auto settings = shipped_deepspeed(*path)) {
+    r.take(key, "as the program's own file of that name has it, since this one cannot be read");
+    return put_deepspeed(r, key, *settings, sizes);
+  }
+  r.error(key, fmt::format("the DeepSpeed configuration {} cannot be read", path->substr(0, 80)),
+          {"It is looked for beside the launch file and in the folders above it."});
+  return std::nullopt;
+}
+
+void read_trainer_ddp(LaunchReading& r) {
+  r.assume("plan.zero_stage", "0", "neither FSDP nor DeepSpeed is named: DDP");
+  r.assume("plan.overlap_gradients", "true", "as DDP does");
+}
+
+TrainerSharding read_trainer_sharding(LaunchReading& r, LaunchSizes& sizes) {
+  const std::optional<TrainerSharding> deepspeed = read_trainer_deepspeed(r, "deepspeed", sizes);
+  const bool fsdp = read_trainer_fsdp(r, sizes);
+  // DDP's buckets are counted in MiB (torch.nn.parallel.DistributedDataParallel, bucket_cap_mb).
+  if (const auto bucket = r.whole("ddp_bucket_cap_mb", 1, 1 << 20)) {
+    if (deepspeed.has_value() || fsdp)
+      r.without_effect("ddp_bucket_cap_mb", "of DDP, which this run does not use");
+    else
+      r.set("ddp_bucket_cap_mb", "plan.gradient_bucket", fmt::format("\"{} MiB\"", *bucket));
+  }
+  if (deepspeed) return *deepspeed;
+  if (fsdp) return {TrainerSharding::By::fsdp};
+  read_trainer_ddp(r);
+  return {};
+}
+
+/// Source: microsoft/DeepSpeed deepspeed/runtime/engine.py, DeepSpeedEngine.get_data_types: the type of the weights
+/// under ZeRO; without, f32 for weights in bf16.
+void put_trainer_gradients(LaunchReading& r, const TrainerSharding& s, std::string_view precision) {
+  if (s.by != TrainerSharding::By::deepspeed || precision == "fp32") return;
+  const std::string_view narrow = precision == "fp16" ? "f16" : "bf16";
+  const bool wide = s.gradient_dtype.empty() ? s.stage == 0 && precision != "fp16" : s.gradient_dtype == "f32";
+  if (!wide) r.assume("workload.gradient_dtype", fmt::format("\"{}\"", narrow), "as DeepSpeed sums them under ZeRO");
+}
+
+}  // namespace orrery
