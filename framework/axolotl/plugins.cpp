@@ -33,7 +33,6 @@ void read_axolotl_plugins(LaunchReading& r) {
     std::vector<std::string> names;
     for (const LaunchValue& item : list->items) names.push_back(package_of(item.text));
     if (list->items.empty() && !list->text.empty()) names.push_back(package_of(list->text));
-    r.take("plugins", "");
     for (const std::string& name : names) {
       cuts = cuts || name == "cut_cross_entropy";
       if (name == "llm_compressor") {
@@ -48,6 +47,7 @@ void read_axolotl_plugins(LaunchReading& r) {
       }
     }
   }
+  r.without_effect({"plugins"}, "of kernels, logs and evaluation");
   const auto cut = r.toggle("cut_cross_entropy");
   if (cut.value_or(cuts)) {
     r.refuse(cut ? "cut_cross_entropy" : "plugins", "a loss that never holds all logits is not in plans yet",

@@ -93,6 +93,17 @@ void read_batch(LaunchReading& r, LaunchSizes& sizes, bool packed) {
   }
 }
 
+/// Whether the run keeps weights in f32. DeepSpeed does, and accelerate upcasts weights before the first FSDP shards
+/// them. Otherwise the weights are loaded in bf16, and the optimizer updates them as they are
+/// (axolotl-ai-cloud/axolotl@067b021c src/axolotl/loaders/model.py, torch_dtype; monkeypatch/accelerate/fsdp2.py).
+bool keeps_masters(const LaunchReading& r, const TrainerSharding& sharding) {
+  if (sharding.by != TrainerSharding::By::fsdp) return sharding.by == TrainerSharding::By::deepspeed;
+  for (const char* key : {"fsdp_version", "fsdp_config.fsdp_version", "fsdp_config.version"}) {
+    if (const LaunchValue* v = r.value(key); v != nullptr && v->text == "2") return false;
+  }
+  return true;
+}
+
 /// The numbers' types. Without a word, axolotl takes bf16 where the GPU has it.
 TrainedWeights read_precision(LaunchReading& r, const TrainerSharding& sharding) {
   const auto fp8 = r.toggle("fp8"), fp16 = r.toggle("fp16"), float16 = r.toggle("float16"),
@@ -121,10 +132,8 @@ TrainedWeights read_precision(LaunchReading& r, const TrainerSharding& sharding)
       {"fp8", "fp16", "float16", "bfloat16", "float32", "bf16", "tf32", "fp8_enable_fsdp_float8_all_gather"},
       "another type is in force");
 
-  // FSDP and DeepSpeed keep masters in f32 (accelerate upcasts weights before it shards them). Under DDP the weights
-  // are loaded in bf16, and the optimizer updates them as they are (loaders/model.py, torch_dtype).
   put_trainer_gradients(r, sharding, precision);
-  if (sharding.by != TrainerSharding::By::ddp || precision == "fp32" || precision == "fp16") return TrainedWeights::f32;
+  if (keeps_masters(r, sharding) || precision == "fp32" || precision == "fp16") return TrainedWeights::f32;
   r.assume("workload.gradient_dtype", "\"bf16\"", "gradients have the type of the weights");
   const std::string at = r.value(from) != nullptr ? from : "base_model";
   r.refuse(at, "weights in bf16 without a copy in f32 are not in plans", "masters in f32 beside them");
