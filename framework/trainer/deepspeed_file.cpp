@@ -74,7 +74,11 @@ std::optional<double> number(const LaunchValue& v) {
 
 /// Reads one key; what is neither a known key nor harmless is left aside.
 void read_key(DeepSpeedSettings& s, const std::string& key, const LaunchValue& v) {
-  if (v.kind == LaunchValue::Kind::none || v.text == "auto") return;
+  if (v.kind == LaunchValue::Kind::none) return;
+  if (v.text == "auto") {
+    if (key == "zero_optimization.reduce_bucket_size") s.bucket.reset();
+    return;
+  }
   const auto whole = [&](double least, double most) -> std::optional<std::uint64_t> {
     const std::optional<double> n = number(v);
     if (n && *n >= least && *n <= most && std::floor(*n) == *n) return static_cast<std::uint64_t>(*n);
@@ -103,7 +107,7 @@ void read_key(DeepSpeedSettings& s, const std::string& key, const LaunchValue& v
   } else if (key == zero + "overlap_comm") {
     s.overlap = v.text == "true";
   } else if (key == zero + "reduce_bucket_size") {
-    s.bucket = whole(1, 1e15);
+    if (const auto n = whole(1, 1e15)) s.bucket = static_cast<double>(*n);
   } else if (key == "tensor_parallel.autotp_size") {
     s.tensor = whole(1, 65536);
   } else if (key == "gradient_clipping") {
@@ -190,6 +194,8 @@ std::optional<DeepSpeedSettings> shipped_deepspeed(const std::string& path) {
     out.parameters_device = row.parameters;
     out.overlap = row.overlap;
     if (row.tensor > 0) out.tensor = row.tensor;
+    if (row.stage == 3) out.bucket.reset();  // "auto" in all of these but one
+    if (name == "ds_z3_fp8_config") out.bucket = 12845056;
     return out;
   }
   return std::nullopt;

@@ -19,8 +19,8 @@ struct DeepSpeedSettings {
   double states_share = 1.0;               ///< of the states that lie there
   std::string parameters_device = "none";  ///< of weights
   std::optional<bool> overlap;             ///< of reductions with the backward pass
-  std::optional<std::uint64_t> bucket;     ///< elements of one reduction
-  std::optional<std::uint64_t> tensor;     ///< ranks of tensor parallelism
+  std::optional<double> bucket = 5e8;   ///< elements of one reduction, as DeepSpeed has it; empty: the Trainer's choice
+  std::optional<std::uint64_t> tensor;  ///< ranks of tensor parallelism
   std::optional<double> clip_norm;
   std::string gradient_dtype;           ///< of sums; empty: by DeepSpeed's rule
   std::vector<std::string> left_aside;  ///< keys whose effect a plan cannot say

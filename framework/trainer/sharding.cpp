@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/base/units_text.hpp"
 #include "framework/trainer/deepspeed_file.hpp"
 
 namespace orrery {
@@ -30,15 +31,16 @@ void put_offload(LaunchReading& r, std::string_view key, const DeepSpeedSettings
 TrainerSharding put_deepspeed(LaunchReading& r, std::string_view key, const DeepSpeedSettings& s, LaunchSizes& sizes) {
   r.set(key, "plan.zero_stage", std::to_string(s.stage));
   put_offload(r, key, s);
-  // Without a word, reductions overlap in stage 3 alone (docs/_pages/config-json.md, overlap_comm).
-  if (s.stage > 0) r.set(key, "plan.overlap_gradients", s.overlap.value_or(s.stage == 3) ? "true" : "false");
+  // Without a word, reductions overlap in stage 3 alone (docs/_pages/config-json.md, overlap_comm), and without ZeRO
+  // never.
+  r.set(key, "plan.overlap_gradients", s.stage > 0 && s.overlap.value_or(s.stage == 3) ? "true" : "false");
   if (s.tensor) sizes.tensor = {*s.tensor, std::string(key)};
   if (s.clip_norm && *s.clip_norm > 0.0) r.set(key, "workload.clip_norm", fmt::format("{}", *s.clip_norm));
   if (!s.left_aside.empty()) {
     r.refuse(key, "its keys " + joined(s.left_aside) + " are not read here", "DeepSpeed without them");
   }
   if (!s.faults.empty()) r.error(key, "the DeepSpeed configuration has values that mean nothing", {joined(s.faults)});
-  return {TrainerSharding::By::deepspeed, s.stage, s.gradient_dtype};
+  return {TrainerSharding::By::deepspeed, s.stage, s.gradient_dtype, s.bucket};
 }
 
 }  // namespace
@@ -74,6 +76,8 @@ std::optional<TrainerSharding> read_trainer_deepspeed(LaunchReading& r, std::str
 void read_trainer_ddp(LaunchReading& r) {
   r.assume("plan.zero_stage", "0", "neither FSDP nor DeepSpeed is named: DDP");
   r.assume("plan.overlap_gradients", "true", "as DDP does");
+  // torch.nn.parallel.DistributedDataParallel's default.
+  r.assume("plan.gradient_bucket", "\"25 MiB\"", "DDP's buckets");
 }
 
 TrainerSharding read_trainer_sharding(LaunchReading& r, LaunchSizes& sizes) {
@@ -95,10 +99,19 @@ TrainerSharding read_trainer_sharding(LaunchReading& r, LaunchSizes& sizes) {
 /// Source: microsoft/DeepSpeed deepspeed/runtime/engine.py, DeepSpeedEngine.get_data_types: the type of the weights
 /// under ZeRO; without, f32 for weights in bf16.
 void put_trainer_gradients(LaunchReading& r, const TrainerSharding& s, std::string_view precision) {
-  if (s.by != TrainerSharding::By::deepspeed || precision == "fp32") return;
-  const std::string_view narrow = precision == "fp16" ? "f16" : "bf16";
-  const bool wide = s.gradient_dtype.empty() ? s.stage == 0 && precision != "fp16" : s.gradient_dtype == "f32";
-  if (!wide) r.assume("workload.gradient_dtype", fmt::format("\"{}\"", narrow), "as DeepSpeed sums them under ZeRO");
+  if (s.by != TrainerSharding::By::deepspeed) return;
+  const bool wide = precision == "fp32" ||
+                    (s.gradient_dtype.empty() ? s.stage == 0 && precision != "fp16" : s.gradient_dtype == "f32");
+  if (!wide) {
+    const std::string_view narrow = precision == "fp16" ? "f16" : "bf16";
+    r.assume("workload.gradient_dtype", fmt::format("\"{}\"", narrow), "as DeepSpeed sums them under ZeRO");
+  }
+  const ModelSpec* model = r.known_model();
+  if (s.stage == 0 || model == nullptr) return;
+  // Where the bucket is "auto", the Trainer takes hidden x hidden (transformers, integrations/deepspeed.py).
+  const double square = static_cast<double>(model->hidden) * static_cast<double>(model->hidden);
+  const Bytes bucket = Bytes::of(s.bucket.value_or(square) * (wide ? 4.0 : 2.0));
+  r.assume("plan.gradient_bucket", fmt::format("\"{}\"", exact_text(bucket)), "DeepSpeed's reductions");
 }
 
 }  // namespace orrery

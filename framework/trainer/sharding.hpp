@@ -16,8 +16,9 @@ namespace orrery {
 struct TrainerSharding {
   enum class By : std::uint8_t { ddp, fsdp, deepspeed };
   By by = By::ddp;
-  std::uint32_t stage = 0;          ///< of DeepSpeed's ZeRO
-  std::string gradient_dtype = {};  ///< as DeepSpeed's configuration has it; empty: by its rule
+  std::uint32_t stage = 0;            ///< of DeepSpeed's ZeRO
+  std::string gradient_dtype = {};    ///< as DeepSpeed's configuration has it; empty: by its rule
+  std::optional<double> bucket = {};  ///< elements of one of DeepSpeed's reductions; empty: the Trainer's choice
 };
 
 /// Reads `fsdp`, `fsdp_config` and `fsdp_version` of a launch file; false where they ask for no FSDP.
@@ -33,7 +34,8 @@ void read_trainer_ddp(LaunchReading&);
 /// All three, in the order in which the Trainer looks at them.
 [[nodiscard]] TrainerSharding read_trainer_sharding(LaunchReading&, LaunchSizes&);
 
-/// The type in which DeepSpeed sums gradients of weights in `precision`; nothing is said of the other two.
+/// The type in which DeepSpeed sums gradients of weights in `precision`, and the bytes that it reduces at once; nothing
+/// is said of the other two. It looks at the model.
 void put_trainer_gradients(LaunchReading&, const TrainerSharding&, std::string_view precision);
 
 }  // namespace orrery

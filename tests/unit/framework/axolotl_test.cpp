@@ -72,6 +72,15 @@ TEST_CASE("axolotl keeps weights in bf16 alone under DDP, which a plan cannot sa
   CHECK(l.note("sequence_len")->says.find("upper bound") != std::string::npos);  // nothing is packed
 }
 
+TEST_CASE("A run on one GPU is read", "[framework][axolotl]") {
+  for (const char* line :
+       {"", "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true}\n", "deepspeed: zero1.json\n"}) {
+    const Launched l = read(std::string("base_model: llama-3-8b\nsequence_len: 1024\n") + line, 1);
+    CAPTURE(line, render(l.diagnostics));
+    CHECK(l.run);
+  }
+}
+
 TEST_CASE("axolotl's axes become a mesh, and what is left of the GPUs copies", "[framework][axolotl]") {
   const std::string axes =
       "base_model: Qwen/Qwen3-8B\nsequence_len: 8192\nsample_packing: true\nfsdp_version: 2\nfsdp_config:\n"

@@ -57,6 +57,7 @@ TEST_CASE("A DeepSpeed file of a known name stands for what the program ships", 
     CHECK(l.run->run.plan.offload_states == c.states);
     // DeepSpeed sums gradients in the weights' type under ZeRO, and in f32 without.
     CHECK((l.run->run.workload.gradient_dtype == DType::bf16) == (c.stage > 0));
+    CHECK(l.run->run.plan.overlap_gradients == false);  // as these files have it
   }
   const Launched unknown = read(base + "deepspeed: of_my_own.json\n");
   CHECK_FALSE(unknown.run);
@@ -73,6 +74,7 @@ TEST_CASE("A DeepSpeed configuration within the file is read", "[framework][llam
   CHECK(l.run->run.plan.zero_stage == 2);
   CHECK(l.run->run.plan.offload_states == 4);  // half of eight eighths
   CHECK(l.run->run.plan.overlap_gradients == true);
+  CHECK(l.run->run.plan.gradient_bucket == Bytes::of(1e9));  // 5e8 gradients in bf16
 }
 
 TEST_CASE("LLaMA-Factory's Megatron keys become axes and ZeRO-1", "[framework][llama_factory]") {
