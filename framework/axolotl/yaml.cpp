@@ -47,6 +47,14 @@ void read_axes(LaunchReading& r, LaunchSizes& sizes) {
   if (rest > 1) sizes.replica = {rest, "dp_shard_size"};
 }
 
+/// Says of a sequence that is only a bound what it is.
+void bound_sequence(LaunchReading& r, bool packed) {
+  const bool padded = r.toggle("pad_to_sequence_len").value_or(false);
+  r.without_effect({"pad_to_sequence_len"}, "");
+  if (packed || padded || r.value("sequence_len") == nullptr) return;
+  r.take("sequence_len", "an upper bound: sequences are not packed, and batches are padded to their longest");
+}
+
 /// How the context axis splits attention: packed sequences gather all keys (varlen_llama3), others pass them around.
 /// Source: axolotl-ai-cloud/axolotl@067b021c src/axolotl/utils/schemas/validation.py, validate_ring_attn_func.
 void read_context(LaunchReading& r, const LaunchSizes& sizes, bool packed) {
@@ -63,7 +71,7 @@ void read_context(LaunchReading& r, const LaunchSizes& sizes, bool packed) {
 }
 
 /// Batch and sequence. A step's batch is micro x accumulation on each rank (utils/config/__init__.py).
-void read_batch(LaunchReading& r, LaunchSizes& sizes, bool packed) {
+void read_batch(LaunchReading& r, LaunchSizes& sizes) {
   sizes.micro = size(r, "micro_batch_size");
   sizes.accumulation = size(r, "gradient_accumulation_steps");
   if (!sizes.micro && !r.given("plan.microbatch_size")) {
@@ -82,11 +90,6 @@ void read_batch(LaunchReading& r, LaunchSizes& sizes, bool packed) {
     }
   }
   sizes.sequence = size(r, "sequence_len");
-  const bool padded = r.toggle("pad_to_sequence_len").value_or(false);
-  r.without_effect({"pad_to_sequence_len"}, "");
-  if (sizes.sequence && !packed && !padded) {
-    r.take("sequence_len", "an upper bound: sequences are not packed, and batches are padded to their longest");
-  }
   if (!sizes.sequence && !r.given("workload.sequence")) {
     sizes.sequence = LaunchSizes::Size{512, {}};
     r.assume("workload.sequence", "512", "axolotl's default");
@@ -165,8 +168,9 @@ void read_axolotl_yaml(LaunchReading& r) {
             {"Add fsdp_version and fsdp_config."});
   }
   read_context(r, sizes, packed);
-  read_batch(r, sizes, packed);
+  read_batch(r, sizes);
   put_sizes(r, sizes);
+  bound_sequence(r, packed);
   if (r.value("dp_shard_size") != nullptr) r.take("dp_shard_size", "ranks that shard");
 
   const TrainedWeights weights = read_precision(r, sharding);

@@ -87,9 +87,6 @@ void read_sizes(LaunchReading& r, LaunchSizes& sizes) {
   }
   const auto way = r.word("batching_strategy", {"normal", "padding_free", "dynamic_batching", "dynamic_padding_free"});
   const bool whole = !way || *way == "normal";
-  if (sizes.sequence && !sizes.sequence->from.empty()) {
-    r.take("cutoff_len", "an upper bound: sequences are not filled up");
-  }
   if (!whole) {
     r.refuse("batching_strategy", "microbatches of changing sizes are not in plans",
              "microbatches of micro_batch_size full sequences");
@@ -111,6 +108,7 @@ void read_sizes(LaunchReading& r, LaunchSizes& sizes) {
   }
   r.without_effect({"mp_replicate_size", "dp_size"}, "from the other sizes");
   put_sizes(r, sizes);
+  if (r.value("cutoff_len") != nullptr) r.take("cutoff_len", "an upper bound: sequences are not filled up");
 }
 
 }  // namespace

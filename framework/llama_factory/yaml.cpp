@@ -26,13 +26,6 @@ void read_batch(LaunchReading& r, LaunchSizes& sizes) {
   sizes.accumulation = size(r, "gradient_accumulation_steps");
   if (const auto workers = size(r, "ray_num_workers")) sizes.gpus = *workers;
   sizes.sequence = size(r, "cutoff_len");
-  // Pre-training packs by itself (hparams/data_args.py, packing).
-  const bool neat = r.toggle("neat_packing").value_or(false);
-  const bool packed = neat || r.toggle("packing").value_or(r.text("stage") == "pt");
-  r.without_effect({"packing", "neat_packing", "sequence_packing"}, packed ? "sequences are full" : "");
-  if (sizes.sequence && !packed) {
-    r.take("cutoff_len", "an upper bound: sequences are not packed, and batches are padded to their longest");
-  }
   if (!sizes.sequence && !r.given("workload.sequence")) {
     sizes.sequence = LaunchSizes::Size{2048, {}};
     r.assume("workload.sequence", "2048", "LLaMA-Factory's default");
@@ -40,6 +33,16 @@ void read_batch(LaunchReading& r, LaunchSizes& sizes) {
   if (r.toggle("auto_find_batch_size").value_or(false))
     r.refuse("auto_find_batch_size", "a batch found by trial is not in plans", "the batch that the file has");
   r.without_effect({"auto_find_batch_size"}, "it is off");
+}
+
+/// Says of a sequence that is only a bound what it is.
+void bound_sequence(LaunchReading& r) {
+  // Pre-training packs by itself (hparams/data_args.py, packing).
+  const bool neat = r.toggle("neat_packing").value_or(false);
+  const bool packed = neat || r.toggle("packing").value_or(r.text("stage") == "pt");
+  r.without_effect({"packing", "neat_packing", "sequence_packing"}, packed ? "sequences are full" : "");
+  if (packed || r.value("cutoff_len") == nullptr) return;
+  r.take("cutoff_len", "an upper bound: sequences are not packed, and batches are padded to their longest");
 }
 
 /// Trained weights are cast to f32 before training, but for pure_bf16 (src/llamafactory/model/adapter.py).
@@ -132,6 +135,7 @@ void read_llama_factory_yaml(LaunchReading& r) {
     put_trainer_gradients(r, read_trainer_sharding(r, sizes), precision);
   read_batch(r, sizes);
   put_sizes(r, sizes);
+  bound_sequence(r);
   read_optimizer(r, weights);
   read_attention(r);
   read_recomputation(r, megatron);

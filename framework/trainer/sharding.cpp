@@ -16,32 +16,52 @@ std::string joined(const std::vector<std::string>& words) {
   return out;
 }
 
-void put_offload(LaunchReading& r, std::string_view key, const DeepSpeedSettings& s) {
-  if (s.states_device != "none") {
-    r.set(key, "plan.offload_states", std::to_string(std::lround(8.0 * s.states_share)));
-    if (s.states_device == "nvme") r.set(key, "plan.states_tier", "\"disk\"");
-  }
-  // Weights off the device are a part of ZeRO-3 alone; DeepSpeed ignores the setting in other stages.
-  if (s.parameters_device != "none" && s.stage == 3) {
-    r.refuse(key, "weights off the device under ZeRO-3 are not in plans",
-             "each rank's part of the weights on its device");
-  }
-}
+/// Puts settings in place, as the file says them or, where it cannot be read, as they are assumed.
+class Settings {
+ public:
+  Settings(LaunchReading& reading, std::string_view key, bool assumed) : r_(reading), key_(key), assumed_(assumed) {}
 
-TrainerSharding put_deepspeed(LaunchReading& r, std::string_view key, const DeepSpeedSettings& s, LaunchSizes& sizes) {
-  r.set(key, "plan.zero_stage", std::to_string(s.stage));
-  put_offload(r, key, s);
-  // Without a word, reductions overlap in stage 3 alone (docs/_pages/config-json.md, overlap_comm), and without ZeRO
-  // never.
-  r.set(key, "plan.overlap_gradients", s.stage > 0 && s.overlap.value_or(s.stage == 3) ? "true" : "false");
-  if (s.tensor) sizes.tensor = {*s.tensor, std::string(key)};
-  if (s.clip_norm && *s.clip_norm > 0.0) r.set(key, "workload.clip_norm", fmt::format("{}", *s.clip_norm));
-  if (!s.left_aside.empty()) {
-    r.refuse(key, "its keys " + joined(s.left_aside) + " are not read here", "DeepSpeed without them");
+  TrainerSharding put(const DeepSpeedSettings& s, LaunchSizes& sizes) {
+    say("plan.zero_stage", std::to_string(s.stage));
+    put_offload(s);
+    // Without a word, reductions overlap in stage 3 alone (docs/_pages/config-json.md, overlap_comm), and without ZeRO
+    // never.
+    say("plan.overlap_gradients", s.stage > 0 && s.overlap.value_or(s.stage == 3) ? "true" : "false");
+    if (s.tensor) sizes.tensor = {*s.tensor, std::string(key_)};
+    if (s.clip_norm && *s.clip_norm > 0.0) say("workload.clip_norm", fmt::format("{}", *s.clip_norm));
+    if (!s.left_aside.empty()) {
+      r_.refuse(key_, "its keys " + joined(s.left_aside) + " are not read here", "DeepSpeed without them");
+    }
+    if (!s.faults.empty()) {
+      r_.error(key_, "the DeepSpeed configuration has values that mean nothing", {joined(s.faults)});
+    }
+    return {TrainerSharding::By::deepspeed, s.stage, s.gradient_dtype, s.bucket};
   }
-  if (!s.faults.empty()) r.error(key, "the DeepSpeed configuration has values that mean nothing", {joined(s.faults)});
-  return {TrainerSharding::By::deepspeed, s.stage, s.gradient_dtype, s.bucket};
-}
+
+ private:
+  void say(std::string_view plan_key, const std::string& toml) {
+    if (assumed_)
+      r_.assume(plan_key, toml, fmt::format("as the program's own file of {}'s name has it", key_));
+    else
+      r_.set(key_, plan_key, toml);
+  }
+
+  void put_offload(const DeepSpeedSettings& s) {
+    if (s.states_device != "none") {
+      say("plan.offload_states", std::to_string(std::lround(8.0 * s.states_share)));
+      if (s.states_device == "nvme") say("plan.states_tier", "\"disk\"");
+    }
+    // Weights off the device are a part of ZeRO-3 alone; DeepSpeed ignores the setting in other stages.
+    if (s.parameters_device != "none" && s.stage == 3) {
+      r_.refuse(key_, "weights off the device under ZeRO-3 are not in plans",
+                "each rank's part of the weights on its device");
+    }
+  }
+
+  LaunchReading& r_;
+  std::string_view key_;
+  bool assumed_;
+};
 
 }  // namespace
 
@@ -54,7 +74,7 @@ std::optional<TrainerSharding> read_trainer_deepspeed(LaunchReading& r, std::str
     inside = true;
   }
   if (inside) {
-    return put_deepspeed(r, key, deepspeed_settings(r.file(), key), sizes);
+    return Settings(r, key, false).put(deepspeed_settings(r.file(), key), sizes);
   }
   const std::optional<std::string> path = r.text(key);
   if (!path || path->empty() || *path == "false") {
@@ -62,11 +82,11 @@ std::optional<TrainerSharding> read_trainer_deepspeed(LaunchReading& r, std::str
     return std::nullopt;
   }
   if (const auto settings = deepspeed_file(*path, r.file().origin.file)) {
-    return put_deepspeed(r, key, *settings, sizes);
+    return Settings(r, key, false).put(*settings, sizes);
   }
   if (const auto settings = shipped_deepspeed(*path)) {
-    r.take(key, "as the program's own file of that name has it, since this one cannot be read");
-    return put_deepspeed(r, key, *settings, sizes);
+    r.take(key, "taken for the program's own file of that name, since it cannot be read");
+    return Settings(r, key, true).put(*settings, sizes);
   }
   r.error(key, fmt::format("the DeepSpeed configuration {} cannot be read", path->substr(0, 80)),
           {"It is looked for beside the launch file and in the folders above it."});

@@ -58,6 +58,7 @@ TEST_CASE("A DeepSpeed file of a known name stands for what the program ships", 
     // DeepSpeed sums gradients in the weights' type under ZeRO, and in f32 without.
     CHECK((l.run->run.workload.gradient_dtype == DType::bf16) == (c.stage > 0));
     CHECK(l.run->run.plan.overlap_gradients == false);  // as these files have it
+    CHECK(l.said("plan.zero_stage", LaunchNote::Kind::assumed));
   }
   const Launched unknown = read(base + "deepspeed: of_my_own.json\n");
   CHECK_FALSE(unknown.run);
