@@ -37,6 +37,7 @@ std::optional<LaunchFile> parsed(LaunchSyntax syntax, const std::string& text, c
     case LaunchSyntax::flags:
     case LaunchSyntax::python: break;
   }
+  d.error("launch.kind", fmt::format("{}: no framework here reads files of this syntax yet", file));
   return std::nullopt;
 }
 

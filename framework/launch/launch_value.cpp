@@ -85,7 +85,7 @@ LaunchValue converted(const YAML::Node& node, Position at, int depth, Values& va
     }
   } else if (node.IsMap()) {
     out.kind = LaunchValue::Kind::table;
-    flatten(node, "", at, depth, values, out.items);
+    if (node.size() > 0) flatten(node, "", at, depth, values, out.items);
   }
   out.position = at;
   return out;

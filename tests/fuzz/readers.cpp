@@ -22,6 +22,7 @@
 #include "exec/checkpoint/checksum.hpp"
 #include "exec/checkpoint/manifest.hpp"
 #include "exec/checkpoint/rank_file.hpp"
+#include "framework/framework.hpp"
 #include "sim/net/fabric.hpp"
 #include "sim/net/import/import.hpp"
 #include "sim/net/import/nccl_channels.hpp"
@@ -107,6 +108,21 @@ std::string plan(std::string_view bytes) {
   const auto found = verify(lower(value->model, value->workload, value->plan));
   return found.empty() ? "" : "lowers to a Program that breaks a rule:\n" + render(found);
 }
+
+/// A launch file of any framework; what it leaves open is given, so that plans are built and checked.
+std::string launch(std::string_view bytes, const char* file) {
+  Diagnostics diagnostics;
+  LaunchOptions options;
+  options.model = "llama-3-8b";
+  options.gpus = 8;
+  const auto value = read_launch(std::string(bytes), file, "auto", options, Library(library_path()), diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  return launch_title(std::string(bytes), file).empty() ? "read, although it is no launch file" : "";
+}
+std::string launch_yaml(std::string_view bytes) { return launch(bytes, "fuzz.yaml"); }
+std::string launch_toml(std::string_view bytes) { return launch(bytes, "fuzz.toml"); }
+std::string launch_flags(std::string_view bytes) { return launch(bytes, "fuzz.sh"); }
+std::string launch_python(std::string_view bytes) { return launch(bytes, "fuzz.py"); }
 
 std::string program(std::string_view bytes) {
   Diagnostics diagnostics, again;
@@ -274,6 +290,10 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
        ".json"},
       {"trace", trace, {"tests/fuzz/seeds/trace"}, ".json"},
       {"profile", profile, {"tests/fuzz/seeds/profile"}, ".json"},
+      {"launch_yaml", launch_yaml, {"tests/fuzz/seeds/launch_yaml"}, ".yaml"},
+      {"launch_toml", launch_toml, {"tests/fuzz/seeds/launch_toml"}, ".toml"},
+      {"launch_flags", launch_flags, {"tests/fuzz/seeds/launch_flags"}, ".sh"},
+      {"launch_python", launch_python, {"tests/fuzz/seeds/launch_python"}, ".py"},
       {"lesson", lesson, {"models/lesson"}, ".toml"},
       {"report", report, {"tests/fuzz/seeds/report"}, ".json"},
       {"checkpoint", checkpoint, {"tests/fuzz/seeds/checkpoint"}, ".json"},

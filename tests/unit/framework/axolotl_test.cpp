@@ -1,0 +1,156 @@
+#include "tests/unit/framework/launch_test.hpp"
+
+using namespace orrery;
+
+namespace {
+
+/// A small whole file: eight GPUs, FSDP in its second version.
+const std::string fsdp =
+    "base_model: NousResearch/Meta-Llama-3-8B\n"
+    "datasets:\n"
+    "  - path: some/data\n"
+    "    type: alpaca\n"
+    "sequence_len: 4096\n"
+    "sample_packing: true\n"
+    "micro_batch_size: 2\n"
+    "gradient_accumulation_steps: 4\n"
+    "optimizer: adamw_torch_fused\n"
+    "lr_scheduler: cosine\n"
+    "learning_rate: 2e-5\n"
+    "bf16: true\n"
+    "gradient_checkpointing: true\n"
+    "flash_attention: true\n"
+    "fsdp_version: 1\n"
+    "fsdp_config:\n"
+    "  reshard_after_forward: true\n"
+    "  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n";
+
+Launched read(const std::string& text, std::uint32_t gpus = 8) {
+  LaunchOptions options;
+  options.gpus = gpus;
+  return launched(text, "config.yml", options);
+}
+
+bool refused(const Launched& l, const std::string& key) {
+  if (!l.run) return false;
+  return std::any_of(l.run->notes.begin(), l.run->notes.end(),
+                     [&](const LaunchNote& n) { return n.key == key && n.kind == LaunchNote::Kind::not_expressible; });
+}
+
+}  // namespace
+
+TEST_CASE("axolotl's FSDP is ZeRO-3, and its batch is micro x accumulation x ranks", "[framework][axolotl]") {
+  const Launched l = read(fsdp);
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  const PlannedRun& run = l.run->run;
+  CHECK(l.run->framework == "axolotl");
+  CHECK(run.model_reference == "llama-3-8b");
+  CHECK(run.plan.zero_stage == 3);
+  CHECK(run.plan.reshard_after_forward);
+  CHECK(run.plan.mesh.size(Axis::data) == 8);
+  CHECK(run.plan.microbatch_size == 2);
+  CHECK(run.workload.global_batch == 64);  // 2 x 4 x 8
+  CHECK(run.workload.sequence_length == 4096);
+  CHECK(run.plan.recompute == Recompute::full);
+  CHECK(run.plan.attention == AttentionKernel::flash);
+  CHECK(run.workload.optimizer.beta2 == 0.999);  // the Trainer's default, not Orrery's
+  CHECK(run.workload.clip_norm == 1.0);
+  // Accelerate upcasts weights before FSDP shards them, so masters and moments are f32: nothing is lost.
+  CHECK_FALSE(run.workload.moment_dtype);
+  CHECK_FALSE(l.run->has(LaunchNote::Kind::not_expressible));
+}
+
+TEST_CASE("axolotl keeps weights in bf16 alone under DDP, which a plan cannot say", "[framework][axolotl]") {
+  const Launched l = read("base_model: meta-llama/Llama-3.2-1B\nsequence_len: 1024\nbf16: auto\n", 2);
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  CHECK(l.run->run.plan.zero_stage == 0);
+  CHECK(l.run->run.workload.moment_dtype == DType::bf16);    // torch's AdamW keeps moments in the weights' type
+  CHECK(l.run->run.workload.gradient_dtype == DType::bf16);  // and autograd gradients
+  CHECK(refused(l, "bf16"));
+  CHECK(l.note("sequence_len")->says.find("upper bound") != std::string::npos);  // nothing is packed
+}
+
+TEST_CASE("A run on one GPU is read", "[framework][axolotl]") {
+  for (const char* line :
+       {"", "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true}\n", "deepspeed: zero1.json\n"}) {
+    const Launched l = read(std::string("base_model: llama-3-8b\nsequence_len: 1024\n") + line, 1);
+    CAPTURE(line, render(l.diagnostics));
+    CHECK(l.run);
+  }
+}
+
+TEST_CASE("axolotl's axes become a mesh, and what is left of the GPUs copies", "[framework][axolotl]") {
+  const std::string axes =
+      "base_model: Qwen/Qwen3-8B\nsequence_len: 8192\nsample_packing: true\nfsdp_version: 2\nfsdp_config:\n"
+      "  offload_params: false\ndp_shard_size: 2\ncontext_parallel_size: 2\ntensor_parallel_size: 2\n";
+  const Launched l = read(axes, 16);
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  const Mesh& mesh = l.run->run.plan.mesh;
+  CHECK(mesh.size(Axis::data) == 2);
+  CHECK(mesh.size(Axis::context) == 2);
+  CHECK(mesh.size(Axis::tensor) == 2);
+  CHECK(mesh.size(Axis::replica) == 2);  // 16 / 8
+  // Packed sequences gather keys and values of the whole sequence (varlen_llama3).
+  CHECK(l.run->run.plan.context == ContextAlgorithm::all_gather);
+  const Launched ring = read(axes + "ring_attn_func: batch_zigzag\n", 8);
+  REQUIRE(ring.run);
+  CHECK(ring.run->run.plan.context == ContextAlgorithm::ring);
+  CHECK(ring.run->run.plan.zigzag);
+}
+
+TEST_CASE("Activations that axolotl offloads wait on the host, or on disk", "[framework][axolotl]") {
+  for (const auto& [line, tier] : {std::pair{"gradient_checkpointing: offload\n", OffloadTier::host},
+                                   std::pair{"gradient_checkpointing: offload_disk\n", OffloadTier::disk},
+                                   std::pair{"activation_offloading: disk\n", OffloadTier::disk}}) {
+    const Launched l = read(std::string("base_model: llama-3-8b\nsequence_len: 2048\n") + line);
+    CAPTURE(line, render(l.diagnostics));
+    REQUIRE(l.run);
+    CHECK(l.run->run.plan.offload_activations == 8);
+    CHECK(l.run->run.plan.activations_tier == tier);
+  }
+}
+
+TEST_CASE("What axolotl trains and plans do not have is diagnosed at its line, alone", "[framework][axolotl]") {
+  const std::string base = "base_model: llama-3-8b\nsequence_len: 2048\nfoo: 1\n";  // foo is unknown
+  for (const char* line : {"adapter: qlora", "adapter: lora", "rl: dpo", "reward_model: true", "load_in_4bit: true",
+                           "qat: {weight_dtype: "
+                           "int8}",
+                           "lisa_n_layers: 4", "processor_type: AutoProcessor", "unfrozen_parameters: [lm_head]",
+                           "relora: true", "diffusion: {noise_schedule: cosine}"}) {
+    const Launched l = read(base + line + "\n");
+    CAPTURE(line, render(l.diagnostics));
+    CHECK_FALSE(l.run);
+    REQUIRE(l.diagnostics.size() == 1);
+    CHECK(l.diagnostics.list()[0].position.line == 4);
+  }
+  // The same keys turned off are nothing.
+  const Launched off = read("base_model: llama-3-8b\nsequence_len: 2048\nadapter:\nload_in_4bit: false\nrl:\n");
+  CHECK(off.run);
+}
+
+TEST_CASE("A loss without whole logits and moments in 8 bits are refused with the nearest", "[framework][axolotl]") {
+  const Launched l = read(fsdp +
+                          "plugins:\n  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n"
+                          "  - axolotl.integrations.liger.LigerPlugin\nliger_rms_norm: true\n");
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  CHECK(refused(l, "plugins"));
+  CHECK(l.said("liger_rms_norm", LaunchNote::Kind::without_effect));
+  const Launched eight = read("base_model: llama-3-8b\nsequence_len: 2048\noptimizer: adamw_bnb_8bit\n");
+  REQUIRE(eight.run);
+  CHECK(refused(eight, "optimizer"));
+  CHECK(eight.run->run.workload.moment_dtype == DType::f8);
+}
+
+TEST_CASE("A published model that is no decoder of text is named as what it is", "[framework][axolotl]") {
+  const Launched l = read("base_model: Qwen/Qwen2.5-VL-7B-Instruct\nsequence_len: 2048\n");
+  CHECK_FALSE(l.run);
+  REQUIRE(l.diagnostics.size() == 1);
+  CHECK(l.diagnostics.list()[0].message.find("images") != std::string::npos);
+  // With a model of the person's, its shape is taken.
+  CHECK(launched("base_model: Qwen/Qwen2.5-VL-7B-Instruct\nsequence_len: 2048\n", "c.yml", with_model("qwen2.5-7b", 8))
+            .run);
+}
