@@ -138,6 +138,12 @@ void TitanReading::context() {
     r_.set(key(balance), "plan.zigzag", none ? "false" : "true");
     if (!none) r_.refuse(key(balance), fmt::format("the balance \"{}\" is not in plans", *how), "zigzag");
   }
+  const bool mixture = r_.known_model() != nullptr && r_.known_model()->mixture.has_value();
+  const std::uint64_t pieces = 2 * r_.plan_number("mesh.context", 1);  // an early and a late one on each rank
+  const std::uint64_t sequence = r_.plan_number("workload.sequence", 0);
+  if (mixture && sequence % pieces == 0 && sequence > 0) {
+    r_.assume("workload.routing.group", std::to_string(sequence / pieces), "each rank routes its own positions");
+  }
 }
 
 /// FSDP2 shards weights, gradients and states over data and context ranks. Without such ranks there is DDP or nothing.
