@@ -142,6 +142,7 @@ void TitanReading::context() {
   const std::uint64_t pieces = 2 * r_.plan_number("mesh.context", 1);  // an early and a late one on each rank
   const std::uint64_t sequence = r_.plan_number("workload.sequence", 0);
   if (mixture && sequence % pieces == 0 && sequence > 0) {
+    r_.assume("workload.routing.kind", "\"balanced\"", "the file does not say which experts tokens visit");
     r_.assume("workload.routing.group", std::to_string(sequence / pieces), "each rank routes its own positions");
   }
 }
