@@ -57,7 +57,8 @@ void NanotronReading::sizes() {
   } else if (!ranks.from.empty()) {
     r_.without_effect(expert, mixture ? "each rank has all experts" : "the model has no experts");
   }
-  for (const char* key : {"tokens.micro_batch_size", "tokens.batch_accumulation_per_replica", "tokens.sequence_length"}) {
+  for (const char* key :
+       {"tokens.micro_batch_size", "tokens.batch_accumulation_per_replica", "tokens.sequence_length"}) {
     const auto value = r_.whole(key, 1);
     if (!value) continue;
     const LaunchSizes::Size given{*value, key};

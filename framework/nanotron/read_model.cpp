@@ -45,7 +45,8 @@ bool NanotronReading::model() {
   }
   ModelSpec m;
   m.name = r_.text("general.run").value_or("nanotron").substr(0, 60);
-  std::replace_if(m.name.begin(), m.name.end(), [](char c) { return c == '%' || c == '"' || c == '/'; }, '-');
+  std::replace_if(
+      m.name.begin(), m.name.end(), [](char c) { return c == '%' || c == '"' || c == '/'; }, '-');
   m.source = "a configuration of nanotron";
   const auto whole = [&](const char* key, std::uint64_t otherwise, std::uint64_t most) {
     const auto value = r_.whole(in(key), 1, most);
@@ -64,8 +65,9 @@ bool NanotronReading::model() {
     r_.take(in("rope_theta"), "the model");
   }
   if (m.hidden % m.heads != 0) {
-    r_.error(in("hidden_size"), "heads do not divide the width",
-             {fmt::format("hidden_size is {}, and {} / {} leaves {}.", m.hidden, m.hidden, m.heads, m.hidden % m.heads)});
+    r_.error(
+        in("hidden_size"), "heads do not divide the width",
+        {fmt::format("hidden_size is {}, and {} / {} leaves {}.", m.hidden, m.hidden, m.heads, m.hidden % m.heads)});
   }
   r_.file().has(in("is_starcoder2_config")) ? starcoder(m) : llama(m);
   if (const auto window = r_.whole(in("sliding_window_size"), 1)) {
@@ -105,7 +107,8 @@ void NanotronReading::llama(ModelSpec& m) {
   const bool qwen = !r_.file().has(in("is_llama_config"));
   m.biases = Biases{qwen && r_.toggle(in("attention_bias")).value_or(false), false, false, false};
   if (const auto every = r_.whole(in("no_rope_layer"), 1, max_layers)) m.unrotated.every = *every;
-  if (const auto act = r_.word(in("hidden_act"), {"silu", "gelu", "gelu_pytorch_tanh", "gelu_new"}); act && *act != "silu")
+  if (const auto act = r_.word(in("hidden_act"), {"silu", "gelu", "gelu_pytorch_tanh", "gelu_new"});
+      act && *act != "silu")
     m.activation = Activation::geglu;
   for (const char* key : {"rms_norm_eps", "num_key_value_heads", "intermediate_size", "tie_word_embeddings",
                           "attention_bias", "no_rope_layer", "hidden_act"}) {

@@ -81,11 +81,12 @@ void NanotronReading::learning_rate() {
   const std::uint64_t left = steps > begins ? steps - begins : 0;
   const std::uint64_t falls = r_.whole(in("lr_decay_steps")).value_or(left);
   const auto shape = r_.word(in("lr_decay_style"), {"linear", "cosine", "1-sqrt"}).value_or("linear");
-  if (falls > 0) {
+  const double least = r_.real(in("min_decay_lr")).value_or(rate.value_or(0.0));
+  const bool flat = rate && least >= *rate;  // a fall to the rate itself
+  if (falls > 0 && !flat) {
     set_or_assume(in("lr_decay_style"), "workload.schedule.kind", shape == "cosine" ? "\"cosine\"" : "\"linear\"");
     set_or_assume(has(in("lr_decay_steps")) ? in("lr_decay_steps") : std::string("tokens.train_steps"),
                   "workload.schedule.total_steps", std::to_string(begins + falls));
-    const double least = r_.real(in("min_decay_lr")).value_or(rate.value_or(0.0));
     if (rate && *rate > 0.0 && least >= 0.0 && least <= *rate) {
       set_or_assume(in("min_decay_lr"), "workload.schedule.minimum_ratio", fmt::format("{}", least / *rate));
     }
