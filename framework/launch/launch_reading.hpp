@@ -60,6 +60,9 @@ class LaunchReading {
   LaunchReading(const LaunchFile& file, const LaunchOptions& options, const Library& library, Diagnostics&);
 
   [[nodiscard]] const LaunchFile& file() const { return file_; }
+  /// Puts other values in place of the file's, as where it names another file whose values come before its own. Values
+  /// of other files have no position. To be called before anything is said of a key.
+  void put_values(std::vector<LaunchValue> values) { file_.values = std::move(values); }
   [[nodiscard]] const LaunchOptions& options() const { return options_; }
   [[nodiscard]] const Library& library() const { return library_; }
   [[nodiscard]] Diagnostics& diagnostics() { return diagnostics_; }
@@ -120,7 +123,7 @@ class LaunchReading {
   [[nodiscard]] std::string plan_text() const;
   void report_unknown();
 
-  const LaunchFile& file_;
+  LaunchFile file_;
   const LaunchOptions& options_;
   const Library& library_;
   Diagnostics& diagnostics_;

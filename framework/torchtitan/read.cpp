@@ -9,7 +9,7 @@ bool is_torchtitan_toml(const LaunchFile& file) {
          file.has("training.local_batch_size") || file.has("job.dump_folder");
 }
 
-void read_torchtitan_toml(LaunchReading& r) { TitanReading(r, "").read(); }
+void read_torchtitan_toml(LaunchReading& r) { TitanReading(r).read(); }
 
 void TitanReading::read() {
   if (!model()) return;
@@ -24,22 +24,19 @@ void TitanReading::read() {
 }
 
 void TitanReading::without_effect(std::initializer_list<std::string_view> names, const char* why) {
-  for (const std::string_view name : names) {
-    const std::string full = key(name);
-    r_.without_effect({full}, why);
-  }
+  for (const std::string_view name : names) r_.without_effect({name}, why);
 }
 
 void TitanReading::set_or_assume(std::string_view name, std::string_view plan_key, const std::string& toml) {
   if (has(name)) {
-    r_.set(key(name), plan_key, toml);
+    r_.set(name, plan_key, toml);
   } else {
     r_.assume(plan_key, toml, "torchtitan's default");
   }
 }
 
 std::vector<std::string> TitanReading::texts(std::string_view name) {
-  const LaunchValue* v = r_.value(key(name));
+  const LaunchValue* v = r_.value(name);
   std::vector<std::string> out;
   if (v == nullptr) return out;
   if (v->kind == LaunchValue::Kind::list) {

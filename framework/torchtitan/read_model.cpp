@@ -22,11 +22,11 @@ std::string flavors_of(std::string_view name) {
 }  // namespace
 
 bool TitanReading::model() {
-  const std::string name = r_.text(key("model.name")).value_or("llama3");
-  const std::string flavor = r_.text(key("model.flavor")).value_or("debugmodel");
+  const std::string name = r_.text("model.name").value_or("llama3");
+  const std::string flavor = r_.text("model.flavor").value_or("debugmodel");
   const auto refuse = [&](std::string_view at, std::string message, std::vector<std::string> details) {
-    r_.without_effect({key("*")}, "the model is not in plans");
-    r_.error(key(at), std::move(message), std::move(details));
+    r_.without_effect({"*"}, "the model is not in plans");
+    r_.error(at, std::move(message), std::move(details));
     return false;
   };
   if (name.find("flux") != std::string::npos) {
@@ -37,14 +37,16 @@ bool TitanReading::model() {
     return refuse("model.name", "multimodal models are not in plans",
                   {fmt::format("{} reads images beside text.", name)});
   }
-  if (const auto hub = r_.text(key("hf_transformers.model"))) {
-    r_.model_named(key("hf_transformers.model"), *hub);
+  if (const auto hub = r_.text("hf_transformers.model")) {
+    r_.model_named("hf_transformers.model", *hub);
     without_effect({"model.name", "model.flavor"}, "the model is the one of the hub");
     return r_.known_model() != nullptr;
   }
   const TitanModel* known = titan_model_named(name, flavor);
   if (r_.known_model() != nullptr) {  // of --model
-    for (const char* at : {"model.name", "model.flavor"}) r_.take(key(at), "--model gives the model in its place");
+    for (const char* at : {"model.name", "model.flavor"}) {
+      if (has(at)) r_.take(at, "--model gives the model in its place");
+    }
     return true;
   }
   if (known == nullptr) {
@@ -56,9 +58,9 @@ bool TitanReading::model() {
   }
   std::optional<ModelSpec> spec = r_.library().model(std::string(known->shipped), "", r_.diagnostics());
   if (!spec) return false;
-  const std::string says = fmt::format("the model: {}", known->shape ? own_name(*known) : std::string(known->shipped));
+  const std::string says = known->shape == nullptr ? "the model" : fmt::format("the model, near {}", known->shipped);
   if (known->shape == nullptr) {
-    r_.model_named(key(has("model.flavor") ? "model.flavor" : "model.name"), std::string(known->shipped));
+    r_.model_named(has("model.flavor") ? "model.flavor" : "model.name", std::string(known->shipped));
   } else {
     known->shape(*spec);
     spec->name = own_name(*known);
@@ -67,7 +69,7 @@ bool TitanReading::model() {
     r_.model(*std::move(spec));
   }
   for (const char* at : {"model.name", "model.flavor"}) {
-    if (has(at)) r_.take(key(at), says);
+    if (has(at)) r_.take(at, says);
   }
   return true;
 }
@@ -76,30 +78,30 @@ void TitanReading::converters() {
   for (const std::string& c : texts("model.converters")) {
     if (c == "float8" || c == "mx" || c == "quantize.linear.float8" || c == "quantize.linear.mx") {
       float8_ = true;
-      r_.take(key("model.converters"), fmt::format("{}: products of layers in fp8", c));
+      r_.take("model.converters", fmt::format("{}: products of layers in fp8", c));
     } else if (c == "quantize.grouped_mm.float8" || c == "quantize.grouped_mm.mx") {
       // Experts follow the other layers' products, which most of these runs quantize too.
-      r_.take(key("model.converters"), fmt::format("{}: products of experts as those of layers", c));
+      r_.take("model.converters", fmt::format("{}: products of experts as those of layers", c));
     } else if (c.find("lora") != std::string::npos) {
-      r_.error(key("model.converters"), "lora adapters are not in plans yet",
+      r_.error("model.converters", "lora adapters are not in plans yet",
                {"Adapters train few weights; plans train all."});
     } else {
-      r_.refuse(key("model.converters"), fmt::format("plans do not know the converter {}", c), "the model without it");
+      r_.refuse("model.converters", fmt::format("plans do not know the converter {}", c), "the model without it");
     }
   }
-  if (has("model.converters")) r_.take(key("model.converters"), "");
+  if (has("model.converters")) r_.take("model.converters", "");
   const auto all = texts("model.converters");
   const bool experts = std::any_of(all.begin(), all.end(), [](const auto& c) { return c.find("grouped") != c.npos; });
   if (experts && !float8_) {
-    r_.refuse(key("model.converters"), "experts alone in fp8 are not in plans", "products in bf16");
+    r_.refuse("model.converters", "experts alone in fp8 are not in plans", "products in bf16");
   }
   for (const char* gather :
        {"quantize.linear.float8.enable_fsdp_float8_all_gather", "float8.enable_fsdp_float8_all_gather"}) {
-    if (!r_.toggle(key(gather)).value_or(false)) continue;
+    if (!r_.toggle(gather).value_or(false)) continue;
     if (float8_) {
-      r_.refuse(key(gather), "weights gathered in fp8 are not in plans", "weights gathered in bf16");
+      r_.refuse(gather, "weights gathered in fp8 are not in plans", "weights gathered in bf16");
     } else {
-      r_.without_effect(key(gather), "no converter is float8");
+      r_.without_effect(gather, "no converter is float8");
     }
   }
   without_effect({"quantize.*", "float8.*", "mx.*"}, "which layers and scales fp8 has is no part of a plan");

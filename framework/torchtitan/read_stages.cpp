@@ -60,14 +60,14 @@ std::optional<std::uint32_t> layer_number(const std::string& module) {
 /// but the first.
 std::optional<std::vector<std::uint32_t>> TitanReading::listed_stages() {
   std::vector<std::uint32_t> out;
-  if (const LaunchValue* parts = r_.value(key(modules_key)); parts != nullptr && !parts->items.empty()) {
+  if (const LaunchValue* parts = r_.value(modules_key); parts != nullptr && !parts->items.empty()) {
     std::uint32_t next = 0;
     for (const LaunchValue& part : parts->items) {
       std::uint32_t layers = 0;
       for (const LaunchValue& module : part.items) {
         const auto number = layer_number(module.text);
         if (number && *number != next) {
-          r_.error(key(modules_key), fmt::format("layer {} stands where layer {} follows", *number, next),
+          r_.error(modules_key, fmt::format("layer {} stands where layer {} follows", *number, next),
                    {"Stages hold layers in the order of the model."});
           return std::nullopt;
         }
@@ -83,7 +83,7 @@ std::optional<std::vector<std::uint32_t>> TitanReading::listed_stages() {
   for (const std::string& split : splits) {
     const auto number = layer_number(split);
     if (!number || *number <= before) {
-      r_.error(key(splits_key), fmt::format("{} is no later layer", split.substr(0, 40)), {});
+      r_.error(splits_key, fmt::format("{} is no later layer", split.substr(0, 40)), {});
       return std::nullopt;
     }
     out.push_back(*number - before);
@@ -102,7 +102,7 @@ void TitanReading::stages() {
                    "the pipeline has one stage");
     return;
   }
-  const std::string name = r_.text(key(schedule_key)).value_or("1F1B");
+  const std::string name = r_.text(schedule_key).value_or("1F1B");
   const auto lower = [](std::string_view text) {
     std::string out(text);
     std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
@@ -113,20 +113,20 @@ void TitanReading::stages() {
   if (known == schedules.end()) {
     std::string all;
     for (const TitanSchedule& s : schedules) all += fmt::format("{}{}", all.empty() ? "" : ", ", s.name);
-    r_.error(key(schedule_key), fmt::format("no schedule is {}", name.substr(0, 40)), {fmt::format("Known: {}.", all)});
+    r_.error(schedule_key, fmt::format("no schedule is {}", name.substr(0, 40)), {fmt::format("Known: {}.", all)});
     return;
   }
   placement_ = known->placement;
-  const bool csv = !r_.text(key(csv_key)).value_or("").empty();
+  const bool csv = !r_.text(csv_key).value_or("").empty();
   if (csv) {
-    r_.take(key(schedule_key), "how stages lie on ranks; the schedule is the file's");
+    r_.take(schedule_key, "how stages lie on ranks; the schedule is the file's");
   } else if (!known->plan.empty()) {
     set_or_assume(schedule_key, "plan.schedule", toml_quoted(known->plan));
   } else if (known->name == "InterleavedZeroBubble") {
-    r_.set(key(schedule_key), "plan.schedule", "\"interleaved\"");
-    r_.refuse(key(schedule_key), "zero bubble on a loop of chunks is not in plans", "interleaved");
+    r_.set(schedule_key, "plan.schedule", "\"interleaved\"");
+    r_.refuse(schedule_key, "zero bubble on a loop of chunks is not in plans", "interleaved");
   } else {
-    r_.error(key(schedule_key), fmt::format("{} needs a schedule file", known->name),
+    r_.error(schedule_key, fmt::format("{} needs a schedule file", known->name),
              {"Name it with pipeline_parallel_schedule_csv."});
   }
   if (csv) {
@@ -136,10 +136,10 @@ void TitanReading::stages() {
   }
 
   const std::uint64_t layers = r_.known_model()->layers;
-  const std::uint64_t first = r_.whole(key(first_key)).value_or(1), last = r_.whole(key(last_key)).value_or(1);
+  const std::uint64_t first = r_.whole(first_key).value_or(1), last = r_.whole(last_key).value_or(1);
   std::uint64_t stages = pipeline_ * (known->several ? 2 : 1);
   std::string_view from = per_stage_key;
-  if (const auto share = r_.whole(key(per_stage_key), 1)) stages = (layers + first + last + *share - 1) / *share;
+  if (const auto share = r_.whole(per_stage_key, 1)) stages = (layers + first + last + *share - 1) / *share;
   stage_layers_ = listed_stages();
   const bool listed = stage_layers_.has_value();
   if (listed) {
@@ -150,7 +150,7 @@ void TitanReading::stages() {
   }
   const std::uint64_t chunks = stages / pipeline_;
   if (stages % pipeline_ != 0 || (known->several ? chunks < 2 : chunks != 1)) {
-    r_.error(key(has(from) ? from : schedule_key), "the stages do not go onto the pipeline's ranks",
+    r_.error(has(from) ? from : schedule_key, "the stages do not go onto the pipeline's ranks",
              {fmt::format("There are {} on {} ranks; {} takes {} on each.", stages, pipeline_, known->name,
                           known->several ? "two or more" : "one")});
     stage_layers_.reset();
@@ -162,30 +162,30 @@ void TitanReading::stages() {
   if (!whole) {
     if (listed || has(first_key) || has(last_key)) {
       const std::string_view at = listed ? from : has(first_key) ? first_key : last_key;
-      r_.refuse(key(at), "stages without layers are not in plans", "stages that Orrery balances");
+      r_.refuse(at, "stages without layers are not in plans", "stages that Orrery balances");
     }
     stage_layers_.reset();
   } else if (listed) {
-    r_.set(key(from), "plan.stage_layers", toml_list(*stage_layers_));
+    r_.set(from, "plan.stage_layers", toml_list(*stage_layers_));
   } else {
     r_.assume("plan.stage_layers", toml_list(*stage_layers_), "as torchtitan shares layers out");
   }
   for (const std::string_view name_of_share : {per_stage_key, first_key, last_key}) {
-    if (has(name_of_share)) r_.take(key(name_of_share), listed ? "the stages are listed" : "layers of the stages");
+    if (has(name_of_share)) r_.take(name_of_share, listed ? "the stages are listed" : "layers of the stages");
   }
   without_effect({modules_key, splits_key}, "no stages are listed");
 }
 
 void TitanReading::schedule_csv(bool on_v) {
-  const std::string named = *r_.text(key(csv_key));
+  const std::string named = *r_.text(csv_key);
   const std::filesystem::path beside = std::filesystem::path(r_.file().origin.file).parent_path() / named;
   const std::optional<ComputeOrder> order = read_schedule_csv_file(beside, r_.diagnostics());
   if (!order) {
-    r_.take(key(csv_key), "");
+    r_.take(csv_key, "");
     return;
   }
   if (pipeline_ > 1 && order->chunks > 1 && (order->placement == StagePlacement::v) != on_v) {
-    r_.error(key(csv_key), "the schedule file has its stages on other ranks than the schedule says",
+    r_.error(csv_key, "the schedule file has its stages on other ranks than the schedule says",
              {"ZBVZeroBubble and DualPipeV lie on a V, others on a loop."});
     return;
   }
@@ -193,7 +193,7 @@ void TitanReading::schedule_csv(bool on_v) {
   for (const std::string& line : order_lines(*order)) {
     lines += fmt::format("{}{}", lines.empty() ? "" : ", ", toml_quoted(line));
   }
-  r_.set(key(csv_key), "plan.order", "[" + lines + "]");
+  r_.set(csv_key, "plan.order", "[" + lines + "]");
   r_.assume("plan.schedule", "\"custom\"", "the actions are the file's");
 }
 
@@ -201,8 +201,8 @@ void TitanReading::recomputation() {
   constexpr std::string_view mode_key = "activation_checkpoint.mode";
   constexpr std::string_view option_key = "activation_checkpoint.selective_ac_option";
   constexpr std::string_view budget_key = "activation_checkpoint.memory_budget";
-  const auto mode = r_.word(key(mode_key), {"selective", "full", "memory_budget", "none"}).value_or("selective");
-  const std::string option = r_.text(key(option_key)).value_or("2");
+  const auto mode = r_.word(mode_key, {"selective", "full", "memory_budget", "none"}).value_or("selective");
+  const std::string option = r_.text(option_key).value_or("2");
   const auto layers = [&](std::string_view from, const std::vector<std::uint32_t>& counts) {
     if (std::all_of(counts.begin(), counts.end(), [](std::uint32_t n) { return n == 0; })) {
       set_or_assume(mode_key, "plan.recompute", "\"none\"");
@@ -214,13 +214,13 @@ void TitanReading::recomputation() {
   if (mode == "none" || mode == "full") {
     set_or_assume(mode_key, "plan.recompute", mode == "none" ? "\"none\"" : "\"full\"");
   } else if (mode == "memory_budget") {
-    const double budget = r_.real(key(budget_key)).value_or(0.5);
+    const double budget = r_.real(budget_key).value_or(0.5);
     std::vector<std::uint32_t> counts;
     for (const std::uint32_t n : stage_layers_.value_or(std::vector<std::uint32_t>{})) {
       counts.push_back(static_cast<std::uint32_t>(std::lround(n * std::clamp(1.0 - budget, 0.0, 1.0))));
     }
     layers(budget_key, counts);
-    r_.refuse(key(mode_key), "what a compiler recomputes for a budget of memory is not in plans",
+    r_.refuse(mode_key, "what a compiler recomputes for a budget of memory is not in plans",
               fmt::format("{} of 100 layers recomputed", std::lround(100 * std::clamp(1.0 - budget, 0.0, 1.0))));
   } else if (option == "op") {
     // Results of every second product are kept: as much is made again as with every second layer whole
@@ -228,7 +228,7 @@ void TitanReading::recomputation() {
     std::vector<std::uint32_t> counts;
     for (const std::uint32_t n : stage_layers_.value_or(std::vector<std::uint32_t>{})) counts.push_back(n / 2);
     layers(option_key, counts);
-    r_.take(key(option_key), "every second product is made again, as much work as every second layer whole");
+    r_.take(option_key, "every second product is made again, as much work as every second layer whole");
   } else if (!option.empty() && option.size() < 6 && option.find_first_not_of("0123456789") == std::string::npos) {
     const auto every = static_cast<std::uint32_t>(std::stoul(option));
     if (every <= 1) {
@@ -236,9 +236,9 @@ void TitanReading::recomputation() {
     } else if (stage_layers_) {
       layers(option_key, every_nth_layer(*stage_layers_, static_cast<std::uint32_t>(pipeline_), placement_, every));
     }
-    if (has(option_key)) r_.take(key(option_key), fmt::format("one layer in {} recomputed", std::max(every, 1U)));
+    if (has(option_key)) r_.take(option_key, fmt::format("one layer in {} recomputed", std::max(every, 1U)));
   } else {
-    r_.error(key(option_key), "selective_ac_option is \"op\" or a whole number",
+    r_.error(option_key, "selective_ac_option is \"op\" or a whole number",
              {fmt::format("It is {}.", option.substr(0, 40))});
   }
   without_effect({option_key, budget_key}, "another mode is chosen");

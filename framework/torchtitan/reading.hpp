@@ -11,19 +11,17 @@
 
 namespace orrery {
 
-/// Reads a configuration of torchtitan, whose keys stand in TOML tables or are flags of its command line.
+/// Reads a configuration of torchtitan.
 ///
 /// Keys and defaults are those of pytorch/torchtitan@f7084fc78 (v0.1.0), 29624e37f (v0.2.0), 81af8833d (v0.2.1) and
 /// 73a0e6979 (v0.2.2), torchtitan/config_manager.py and torchtitan/config/job_config.py.
 class TitanReading {
  public:
-  /// `prefix` stands in front of every key: "" in TOML, "--" on a command line.
-  TitanReading(LaunchReading& reading, std::string_view prefix) : r_(reading), prefix_(prefix) {}
+  explicit TitanReading(LaunchReading& reading) : r_(reading) {}
   void read();
 
  private:
-  [[nodiscard]] std::string key(std::string_view name) const { return std::string(prefix_) + std::string(name); }
-  [[nodiscard]] bool has(std::string_view name) const { return r_.value(key(name)) != nullptr; }
+  [[nodiscard]] bool has(std::string_view name) const { return r_.value(name) != nullptr; }
   /// Keys that say nothing about the step: names, or beginnings that end in "*".
   void without_effect(std::initializer_list<std::string_view> names, const char* why);
   /// Sets a plan key from a key of the file, or assumes it where the file leaves it to torchtitan's default.
@@ -58,7 +56,6 @@ class TitanReading {
   void no_effects();
 
   LaunchReading& r_;
-  std::string_view prefix_;
   std::uint64_t pipeline_ = 1, tensor_ = 1;
   bool fsdp_ = false, float8_ = false;
   std::optional<std::vector<std::uint32_t>> stage_layers_;
@@ -68,5 +65,10 @@ class TitanReading {
 /// Whether a file is a configuration of torchtitan: tables that only it has.
 [[nodiscard]] bool is_torchtitan_toml(const LaunchFile&);
 void read_torchtitan_toml(LaunchReading&);
+
+/// The same keys as flags of a command line ("--training.seq_len 8192"), over those of the TOML file that the command
+/// names with --job.config_file or CONFIG_FILE. It is looked for in the script's folder and in those above it.
+[[nodiscard]] bool is_torchtitan_flags(const LaunchFile&);
+void read_torchtitan_flags(LaunchReading&);
 
 }  // namespace orrery

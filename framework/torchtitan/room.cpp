@@ -35,7 +35,9 @@ Framework torchtitan() {
                      "mixed precision and replicas beside other axes need FSDP"}},
           .abilities_source = "pytorch/torchtitan@73a0e6979 (v0.2.2), torchtitan/config/job_config.py",
           .formats = {{"torchtitan-toml", "a torchtitan configuration", LaunchSyntax::toml, is_torchtitan_toml,
-                       read_torchtitan_toml}},
+                       read_torchtitan_toml},
+                      {"torchtitan-flags", "a command line of torchtitan", LaunchSyntax::flags, is_torchtitan_flags,
+                       read_torchtitan_flags}},
           .writings = {{"torchtitan", "a torchtitan configuration", write_torchtitan}}};
 }
 
