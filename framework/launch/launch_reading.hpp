@@ -120,7 +120,14 @@ class LaunchReading {
     Position position;  ///< in the launch file; line 0 for assumptions
   };
   void note(LaunchNote::Kind, std::string_view from, std::string says);
-  [[nodiscard]] std::string plan_text() const;
+  /// The plan file that the settings make, and the key that each of its lines sets.
+  struct PlanText {
+    std::string text;
+    std::vector<std::string> keys;
+  };
+  [[nodiscard]] PlanText plan_text() const;
+  /// A mistake in the plan's text at the key of the launch file that set the value.
+  [[nodiscard]] Diagnostic at_its_key(const Diagnostic&, const PlanText&) const;
   void report_unknown();
 
   LaunchFile file_;

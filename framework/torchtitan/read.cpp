@@ -12,6 +12,7 @@ bool is_torchtitan_toml(const LaunchFile& file) {
 void read_torchtitan_toml(LaunchReading& r) { TitanReading(r).read(); }
 
 void TitanReading::read() {
+  const std::size_t before = r_.diagnostics().size();
   if (!model()) return;
   converters();
   sizes();
@@ -21,6 +22,14 @@ void TitanReading::read() {
   recomputation();
   training();
   no_effects();
+  // What a mistake left out is not unknown.
+  if (r_.diagnostics().size() == before) return;
+  without_effect({"parallelism.pipeline_parallel_schedule", "parallelism.pipeline_parallel_schedule_csv",
+                  "parallelism.pipeline_parallel_layers_per_stage", "parallelism.module_fqns_per_model_part",
+                  "parallelism.pipeline_parallel_first_stage_less_layers", "training.seq_len",
+                  "parallelism.pipeline_parallel_last_stage_less_layers", "parallelism.pipeline_parallel_split_points",
+                  "parallelism.pipeline_parallel_microbatch_size"},
+                 "another key has a mistake");
 }
 
 void TitanReading::without_effect(std::initializer_list<std::string_view> names, const char* why) {

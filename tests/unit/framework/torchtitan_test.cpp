@@ -140,3 +140,17 @@ TEST_CASE("Unknown keys and numbers out of range are errors at their lines", "[f
   CHECK_FALSE(titan("[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = \"2F2B\"\n").run);
   CHECK_FALSE(titan("[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = \"ops\"\n").run);
 }
+
+TEST_CASE("A number that plans do not take is an error at its own line, and the only one", "[framework][torchtitan]") {
+  for (const char* text : {"[optimizer]\nlr = 1e300\n", "[lr_scheduler]\nmin_lr_factor = 3\n"}) {
+    const Launched l = titan(text);
+    CHECK_FALSE(l.run);
+    REQUIRE(l.diagnostics.size() == 1);
+    CHECK(l.diagnostics.list()[0].file == "run.toml");
+    CHECK(l.diagnostics.list()[0].position.line == 5);
+  }
+  // 16 GPUs are no multiple of 3.
+  const Launched l = titan("[training]\nseq_len = 4096\n[parallelism]\ntensor_parallel_degree = 3\n");
+  REQUIRE(l.diagnostics.size() == 1);
+  CHECK(l.diagnostics.list()[0].code == "launch.gpus");
+}
