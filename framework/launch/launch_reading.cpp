@@ -17,6 +17,8 @@
 namespace orrery {
 namespace {
 
+constexpr std::string_view plan_text_name = "the plan that the file says";
+
 /// A value as a person reads it in a list.
 std::string shown(const LaunchValue& v) {
   switch (v.kind) {
@@ -65,8 +67,16 @@ const LaunchValue* LaunchReading::value(std::string_view key) const {
   return v == nullptr || v->kind == LaunchValue::Kind::none ? nullptr : v;
 }
 
-std::optional<double> LaunchReading::real(std::string_view key) {
+const LaunchValue* LaunchReading::known(std::string_view key) {
   const LaunchValue* v = value(key);
+  if (v == nullptr || v->unknown.empty()) return v;
+  error(key, fmt::format("{} depends on {}, which the file does not say", key, v->unknown.substr(0, 100)),
+        {fmt::format("Give it: --set {}=VALUE.", v->unknown.substr(0, v->unknown.find_first_of(" [(")))});
+  return nullptr;
+}
+
+std::optional<double> LaunchReading::real(std::string_view key) {
+  const LaunchValue* v = known(key);
   if (v == nullptr) return std::nullopt;
   std::string digits = v->text;
   std::erase(digits, '_');
@@ -101,7 +111,7 @@ std::optional<std::uint64_t> LaunchReading::whole(std::string_view key, std::uin
 }
 
 std::optional<bool> LaunchReading::toggle(std::string_view key) {
-  const LaunchValue* v = value(key);
+  const LaunchValue* v = known(key);
   if (v == nullptr) return std::nullopt;
   const std::string word = lowered(v->text);
   if (v->items.empty()) {
@@ -113,7 +123,7 @@ std::optional<bool> LaunchReading::toggle(std::string_view key) {
 }
 
 std::optional<std::string> LaunchReading::text(std::string_view key) {
-  const LaunchValue* v = value(key);
+  const LaunchValue* v = known(key);
   if (v == nullptr) return std::nullopt;
   if (v->kind != LaunchValue::Kind::list && v->kind != LaunchValue::Kind::table) return v->text;
   error(key, fmt::format("{} is a list or a table where a text belongs", key));
@@ -248,17 +258,35 @@ void LaunchReading::report_unknown() {
   }
 }
 
-std::string LaunchReading::plan_text() const {
-  std::map<std::string, std::string, std::less<>> tables;  // lines by table; keys of the file itself first
+LaunchReading::PlanText LaunchReading::plan_text() const {
+  std::map<std::string, std::vector<std::string>, std::less<>> tables;  // keys by table; the file's own first
   for (const auto& [key, setting] : settings_) {
     const std::size_t dot = key.rfind('.');
-    const bool outside = dot == std::string::npos;
-    tables[outside ? "" : key.substr(0, dot)] +=
-        fmt::format("{} = {}\n", outside ? key : key.substr(dot + 1), setting.toml);
+    tables[dot == std::string::npos ? "" : key.substr(0, dot)].push_back(key);
   }
-  std::string out = "schema = 1\n";
-  for (const auto& [table, lines] : tables) out += (table.empty() ? "" : fmt::format("[{}]\n", table)) + lines;
+  PlanText out{"schema = 1\n", {""}};
+  for (const auto& [table, keys] : tables) {
+    if (!table.empty()) {
+      out.text += fmt::format("[{}]\n", table);
+      out.keys.emplace_back();
+    }
+    for (const std::string& key : keys) {
+      const std::size_t word = table.empty() ? 0 : table.size() + 1;
+      out.text += fmt::format("{} = {}\n", key.substr(word), settings_.at(key).toml);
+      out.keys.push_back(key);
+    }
+  }
   return out;
+}
+
+Diagnostic LaunchReading::at_its_key(const Diagnostic& found, const PlanText& plan) const {
+  const std::size_t line = found.position.line;
+  if (found.file != plan_text_name || line == 0 || line > plan.keys.size()) return found;
+  const auto at = settings_.find(plan.keys[line - 1]);
+  const Position position = at == settings_.end() ? Position{} : at->second.position;
+  Diagnostics here;
+  here.error_at(file_.origin, position, found.code, found.message, found.details);
+  return here.list().front();
 }
 
 std::optional<LaunchedRun> LaunchReading::finish(std::string framework, std::string format) {
@@ -283,8 +311,9 @@ std::optional<LaunchedRun> LaunchReading::finish(std::string framework, std::str
     settings_.erase("gpus");
   if (!own_model_) settings_["model"] = {toml_quoted(model_reference_), {}};
   Diagnostics found;
-  const std::string name = "the plan that the file says";
-  std::optional<PlannedRun> run = read_unchecked_plan(plan_text(), name, library_, std::nullopt, &*model_, found);
+  const PlanText text = plan_text();
+  std::optional<PlannedRun> run =
+      read_unchecked_plan(text.text, std::string(plan_text_name), library_, std::nullopt, &*model_, found);
   if (run) {
     Origin origin{file_.origin.file, file_.origin.text, {}};
     for (const auto& [key, setting] : settings_) {
@@ -295,7 +324,7 @@ std::optional<LaunchedRun> LaunchReading::finish(std::string framework, std::str
     static_cast<void>(check_sizes(run->model, run->workload, found));
     check(run->plan, run->model, run->workload, run->cluster ? &*run->cluster : nullptr, found);
   }
-  for (const Diagnostic& m : found.list()) diagnostics_.add(m);
+  for (const Diagnostic& m : found.list()) diagnostics_.add(at_its_key(m, text));
   if (!run || !found.empty()) return std::nullopt;
 
   std::stable_sort(notes_.begin(), notes_.end(), [](const LaunchNote& a, const LaunchNote& b) {

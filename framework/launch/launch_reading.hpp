@@ -60,12 +60,16 @@ class LaunchReading {
   LaunchReading(const LaunchFile& file, const LaunchOptions& options, const Library& library, Diagnostics&);
 
   [[nodiscard]] const LaunchFile& file() const { return file_; }
+  /// Puts other values in place of the file's, as where it names another file whose values come before its own. Values
+  /// of other files have no position. To be called before anything is said of a key.
+  void put_values(std::vector<LaunchValue> values) { file_.values = std::move(values); }
   [[nodiscard]] const LaunchOptions& options() const { return options_; }
   [[nodiscard]] const Library& library() const { return library_; }
   [[nodiscard]] Diagnostics& diagnostics() { return diagnostics_; }
 
-  // Values. Each is empty where the key is absent or null, or where its value is of another type or out of range, which
-  // is an error then (launch.value). Asking says nothing about the key.
+  // Values. Each is empty where the key is absent or null, or where its value is of another type, out of range or
+  // depends on a variable that the file does not set, which is an error then (launch.value). Asking says nothing about
+  // the key.
   [[nodiscard]] const LaunchValue* value(std::string_view key) const;
   [[nodiscard]] std::optional<std::uint64_t> whole(std::string_view key, std::uint64_t least = 0,
                                                    std::uint64_t most = std::uint64_t{1} << 40);
@@ -109,15 +113,24 @@ class LaunchReading {
   [[nodiscard]] std::optional<LaunchedRun> finish(std::string framework, std::string format);
 
  private:
+  /// The value of a key; an error, and null, where it depends on what the file does not say.
+  [[nodiscard]] const LaunchValue* known(std::string_view key);
   struct Setting {
     std::string toml;
     Position position;  ///< in the launch file; line 0 for assumptions
   };
   void note(LaunchNote::Kind, std::string_view from, std::string says);
-  [[nodiscard]] std::string plan_text() const;
+  /// The plan file that the settings make, and the key that each of its lines sets.
+  struct PlanText {
+    std::string text;
+    std::vector<std::string> keys;
+  };
+  [[nodiscard]] PlanText plan_text() const;
+  /// A mistake in the plan's text at the key of the launch file that set the value.
+  [[nodiscard]] Diagnostic at_its_key(const Diagnostic&, const PlanText&) const;
   void report_unknown();
 
-  const LaunchFile& file_;
+  LaunchFile file_;
   const LaunchOptions& options_;
   const Library& library_;
   Diagnostics& diagnostics_;

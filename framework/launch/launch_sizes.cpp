@@ -28,10 +28,10 @@ class Sizes {
 
   void put() {
     if (!axis(s_.tensor, "tensor") || !axis(s_.pipeline, "pipeline") || !axis(s_.context, "context") ||
-        !axis(s_.expert, "expert") || !axis(s_.replica, "replica")) {
+        !axis(s_.expert, "expert") || !axis(s_.replica, "replica") || !put_devices() || !put_batch()) {
+      speak_of_the_rest();
       return;
     }
-    if (!put_devices() || !put_batch()) return;
     put_sequence();
     std::string order;
     for (const std::string& name : s_.order) {
@@ -42,6 +42,16 @@ class Sizes {
   }
 
  private:
+  /// After a mistake: no size is an unknown key.
+  void speak_of_the_rest() {
+    for (const Size* size : {&s_.tensor, &s_.pipeline, &s_.context, &s_.expert, &s_.replica}) {
+      if (!size->from.empty()) r_.take(size->from, "");
+    }
+    for (const auto* size : {&s_.data, &s_.gpus, &s_.micro, &s_.accumulation, &s_.batch, &s_.sequence}) {
+      if (*size && !(*size)->from.empty()) r_.take((*size)->from, "");
+    }
+  }
+
   /// Puts a size of an axis in place; one that nothing says is left out.
   bool axis(const Size& size, const char* name) {
     if (size.value == 0 || size.value > plan_size_limit) {
@@ -153,6 +163,18 @@ class Sizes {
 };
 
 }  // namespace
+
+std::optional<LaunchSizes::Size> launcher_gpus(LaunchReading& r) {
+  constexpr const char* key = "launcher.gpus";
+  std::optional<LaunchSizes::Size> out;
+  if (r.options().gpus) {
+    if (r.file().find(key) != nullptr) r.take(key, "the number of GPUs, in whose place --gpus stands");
+  } else if (const auto gpus = r.whole(key, 1, plan_size_limit)) {
+    out = LaunchSizes::Size{*gpus, key};
+  }
+  r.without_effect({"launcher.*"}, "it starts the processes");
+  return out;
+}
 
 void put_sizes(LaunchReading& reading, const LaunchSizes& sizes) { Sizes(reading, sizes).put(); }
 

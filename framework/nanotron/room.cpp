@@ -1,7 +1,24 @@
+#include "framework/nanotron/reading.hpp"
+#include "framework/nanotron/writing.hpp"
 #include "framework/rooms.hpp"
+
+// nanotron: 3D parallelism of Hugging Face, launched with a YAML file and torchrun.
 
 namespace orrery {
 
-Framework nanotron() { return {.name = "nanotron", .title = "nanotron", .software = "", .abilities = ""}; }
+Framework nanotron() {
+  return {.name = "nanotron",
+          .title = "nanotron",
+          .software = "",
+          .abilities =
+              "tensor=1d replica=1 expert=1 zero=0,1 context=all_gather,ring zigzag=off inner_ring=0 "
+              "schedule=gpipe,1f1b recompute=none,full recompute_layers=0 offload=off attention=flash "
+              "overlap_gradients=on",
+          .rules = {{"zero=1", "context=1", "nanotron shards states along data alone"}},
+          .abilities_source = "huggingface/nanotron@2411b022, src/nanotron/config/parallelism_config.py",
+          .formats = {{"nanotron-yaml", "a nanotron configuration", LaunchSyntax::yaml, is_nanotron_yaml,
+                       read_nanotron_yaml}},
+          .writings = {{"nanotron", "a nanotron configuration", write_nanotron}}};
+}
 
 }  // namespace orrery
