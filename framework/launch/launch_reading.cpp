@@ -190,6 +190,10 @@ void LaunchReading::assume(std::string_view plan_key, std::string_view toml, std
   notes_.push_back({LaunchNote::Kind::assumed, {}, std::string(plan_key), std::string(toml), std::move(why)});
 }
 
+void LaunchReading::assume_of_model(std::string_view property, std::string value, std::string why) {
+  notes_.push_back({LaunchNote::Kind::assumed, {}, fmt::format("model.{}", property), std::move(value), std::move(why)});
+}
+
 void LaunchReading::error(std::string_view from, std::string message, std::vector<std::string> details) {
   const LaunchValue* v = file_.find(from);
   spoken_of_.emplace_back(from);
@@ -198,6 +202,15 @@ void LaunchReading::error(std::string_view from, std::string message, std::vecto
 }
 
 bool LaunchReading::is_set(std::string_view plan_key) const { return settings_.contains(plan_key); }
+
+std::uint64_t LaunchReading::plan_number(std::string_view plan_key, std::uint64_t otherwise) const {
+  const auto at = settings_.find(plan_key);
+  if (at == settings_.end()) return otherwise;
+  const std::string& text = at->second.toml;
+  std::uint64_t out = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return failure == std::errc{} && end == text.data() + text.size() ? out : otherwise;
+}
 
 std::optional<std::uint64_t> LaunchReading::given(std::string_view plan_key) {
   const Dimension* d = dimension_named(plan_key);
@@ -248,22 +261,16 @@ void LaunchReading::report_unknown() {
 }
 
 std::string LaunchReading::plan_text() const {
-  std::string out = "schema = 1\n", tables;
-  std::string table;
+  std::map<std::string, std::string, std::less<>> tables;  // lines by table; keys of the file itself first
   for (const auto& [key, setting] : settings_) {
     const std::size_t dot = key.rfind('.');
-    const std::string of = dot == std::string::npos ? "" : key.substr(0, dot);
-    const std::string line =
-        fmt::format("{} = {}\n", dot == std::string::npos ? key : key.substr(dot + 1), setting.toml);
-    if (of.empty()) {
-      out += line;
-      continue;
-    }
-    if (of != table) tables += fmt::format("[{}]\n", of);
-    table = of;
-    tables += line;
+    const bool outside = dot == std::string::npos;
+    tables[outside ? "" : key.substr(0, dot)] +=
+        fmt::format("{} = {}\n", outside ? key : key.substr(dot + 1), setting.toml);
   }
-  return out + tables;
+  std::string out = "schema = 1\n";
+  for (const auto& [table, lines] : tables) out += (table.empty() ? "" : fmt::format("[{}]\n", table)) + lines;
+  return out;
 }
 
 std::optional<LaunchedRun> LaunchReading::finish(std::string framework, std::string format) {

@@ -87,9 +87,13 @@ class LaunchReading {
   void refuse(std::string_view from, std::string what, std::string nearest);
   /// Sets a plan key of which the file says nothing; left out where it was set.
   void assume(std::string_view plan_key, std::string_view toml, std::string why);
+  /// Says of a property of the model that the file leaves open what was taken for it.
+  void assume_of_model(std::string_view property, std::string value, std::string why);
   /// A mistake at a key (code launch.value), which then counts as spoken of.
   void error(std::string_view from, std::string message, std::vector<std::string> details = {});
   [[nodiscard]] bool is_set(std::string_view plan_key) const;
+  /// The whole number that a plan key has so far, set or assumed; `otherwise` where it has none.
+  [[nodiscard]] std::uint64_t plan_number(std::string_view plan_key, std::uint64_t otherwise) const;
   /// The value that --set gives for a plan key ("workload.sequence") under any of its names; empty where none does.
   [[nodiscard]] std::optional<std::uint64_t> given(std::string_view plan_key);
   /// Says of all keys that nothing was said of yet and that are in the list: without effect. A word that ends in "*"
