@@ -192,6 +192,10 @@ void LaunchReading::assume(std::string_view plan_key, std::string_view toml, std
   notes_.push_back({LaunchNote::Kind::assumed, {}, std::string(plan_key), std::string(toml), std::move(why)});
 }
 
+void LaunchReading::assume_of_model(std::string_view property, std::string value, std::string why) {
+  notes_.push_back({LaunchNote::Kind::assumed, {}, fmt::format("model.{}", property), std::move(value), std::move(why)});
+}
+
 void LaunchReading::error(std::string_view from, std::string message, std::vector<std::string> details) {
   const LaunchValue* v = file_.find(from);
   spoken_of_.emplace_back(from);

@@ -90,6 +90,8 @@ class LaunchReading {
   void refuse(std::string_view from, std::string what, std::string nearest);
   /// Sets a plan key of which the file says nothing; left out where it was set.
   void assume(std::string_view plan_key, std::string_view toml, std::string why);
+  /// Says of a property of the model that the file leaves open what was taken for it.
+  void assume_of_model(std::string_view property, std::string value, std::string why);
   /// A mistake at a key (code launch.value), which then counts as spoken of.
   void error(std::string_view from, std::string message, std::vector<std::string> details = {});
   [[nodiscard]] bool is_set(std::string_view plan_key) const;
