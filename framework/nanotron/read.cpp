@@ -105,6 +105,11 @@ void NanotronReading::context() {
     }
   }
   r_.without_effect({"model.model_config.ring_attn_heads_k_stride"}, "it says in how many messages keys are gathered");
+  const std::uint64_t ranks = r_.plan_number("mesh.context", 1), sequence = r_.plan_number("workload.sequence", 0);
+  if (r_.known_model()->mixture && sequence > 0 && sequence % ranks == 0) {
+    r_.assume("workload.routing.kind", "\"balanced\"", "the file does not say which experts tokens visit");
+    r_.assume("workload.routing.group", std::to_string(sequence / ranks), "each rank routes its own positions");
+  }
 }
 
 void NanotronReading::pipeline() {

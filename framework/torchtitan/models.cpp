@@ -101,8 +101,8 @@ const std::vector<TitanModel>& titan_models() {
 }
 
 const TitanModel* titan_model_named(std::string_view name, std::string_view flavor) {
-  const std::size_t dot = name.rfind('.');
-  if (dot != std::string_view::npos) name.remove_prefix(dot + 1);
+  const std::size_t mark = name.find_last_of("./");
+  if (mark != std::string_view::npos) name.remove_prefix(mark + 1);
   const auto& all = titan_models();
   const auto at = std::find_if(all.begin(), all.end(), [&](const TitanModel& m) {
     return m.name == name && lowered(m.flavor) == lowered(plain_flavor(flavor));

@@ -22,7 +22,8 @@ struct TitanModel {
 /// All that plans can describe.
 [[nodiscard]] const std::vector<TitanModel>& titan_models();
 
-/// Null where none is meant. What stands before a dot in the name ("simple_fsdp.llama3") says how it is run.
+/// Null where none is meant. What stands before a dot or a slash in the name ("simple_fsdp.llama3") says how it is
+/// run.
 [[nodiscard]] const TitanModel* titan_model_named(std::string_view name, std::string_view flavor);
 /// The one with the shape of a plan's model; null where there is none.
 [[nodiscard]] const TitanModel* titan_model_of(std::string_view spec_name);

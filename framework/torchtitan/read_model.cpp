@@ -33,15 +33,20 @@ bool TitanReading::model() {
     return refuse("model.name", "image models are not in plans",
                   {fmt::format("{} makes images out of noise; plans have language models.", name)});
   }
-  if (name.find("vlm") != std::string::npos || has("data.max_images_per_batch")) {
+  if (name.find("vlm") != std::string::npos || name.find("siglip") != std::string::npos ||
+      r_.file().has("data.max_images_per_batch")) {
     return refuse("model.name", "multimodal models are not in plans",
                   {fmt::format("{} reads images beside text.", name)});
   }
-  if (const auto hub = r_.text("hf_transformers.model")) {
+  const auto hub = r_.text("hf_transformers.model");
+  if (hub && !flavor.starts_with("debugmodel")) {  // which is a smaller one of the same kind
     r_.model_named("hf_transformers.model", *hub);
     without_effect({"model.name", "model.flavor"}, "the model is the one of the hub");
-    return r_.known_model() != nullptr;
+    if (r_.known_model() != nullptr) return true;
+    without_effect({"*"}, "the model is not in plans");
+    return false;
   }
+  without_effect({"hf_transformers.*"}, "the flavor has a shape of its own");
   const TitanModel* known = titan_model_named(name, flavor);
   if (r_.known_model() != nullptr) {  // of --model
     for (const char* at : {"model.name", "model.flavor"}) {

@@ -89,7 +89,8 @@ void TitanReading::batch(LaunchSizes& sizes) {
   constexpr std::string_view local_name = "training.local_batch_size";
   constexpr std::string_view global_name = "training.global_batch_size";
   constexpr std::string_view piece_name = "parallelism.pipeline_parallel_microbatch_size";
-  const LaunchSizes::Size local = size(local_name, 8);
+  const bool open = pipeline_ == 1 && !has(local_name);
+  const LaunchSizes::Size local = size(local_name, open ? r_.given("plan.microbatch_size").value_or(8) : 8);
   std::optional<std::uint64_t> global;
   if (const auto n = r_.integer(global_name)) {
     if (*n > 0) {
@@ -117,7 +118,7 @@ void TitanReading::batch(LaunchSizes& sizes) {
   }
   if (has("training.seq_len")) {
     sizes.sequence = size("training.seq_len", 2048);
-  } else if (!r_.options().set.contains("sequence")) {
+  } else if (!r_.given("workload.sequence")) {
     r_.assume("workload.sequence", "2048", "torchtitan's default");
   }
 }

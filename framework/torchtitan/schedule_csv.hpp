@@ -15,7 +15,7 @@
 // Cells are STAGE KIND MICROBATCH with the kinds F, B, I and W of core/plan/compute_order.hpp. Empty cells are times
 // at which the rank waits. "(0F1;1B0)OVERLAP_F_B" is two actions whose messages hide behind one another: they are read
 // as neighbours. UNSHARD, RESHARD, REDUCE_GRAD, SEND_F, SEND_B, RECV_F and RECV_B follow from the plan and are left
-// out. Source: pytorch/pytorch, torch/distributed/pipelining/schedules.py (_Action, _load_csv).
+// out. Source: pytorch/pytorch@00722e64, torch/distributed/pipelining/schedules.py (_Action, _load_csv).
 
 namespace orrery {
 

@@ -125,3 +125,24 @@ TEST_CASE("Families that plans do not have, and unknown keys, are errors at thei
   odd.replace(odd.find("hidden_size: 64"), 15, "hidden_size: 65");
   CHECK_FALSE(nanotron_launched(odd).run);
 }
+
+TEST_CASE("Context ranks of nanotron gather keys or pass them around, and route their own positions",
+          "[framework][nanotron]") {
+  const std::string sizes = "  dp: 1\n  pp: 1\n  tp: 1\n  context_parallel_size: 4\n";
+  const Launched gathered =
+      nanotron_launched(config(sizes,
+                               "    _attn_implementation: llama3_ring_attention\n    ring_attn_heads_k_stride: 1\n"
+                               "    no_rope_layer: 4\n    sliding_window_size: 32\n"));
+  INFO(render(gathered.diagnostics));
+  REQUIRE(gathered.run);
+  CHECK(gathered.run->run.plan.context == ContextAlgorithm::all_gather);
+  CHECK_FALSE(gathered.run->run.plan.zigzag);
+  CHECK(gathered.run->run.model.unrotated.every == 4);
+  CHECK(gathered.run->run.model.local->global.every == 4);  // layers without rotation see all keys
+  const Launched ring = nanotron_launched(
+      config(sizes, "    _attn_implementation: ring\n    moe_config:\n      num_experts: 4\n      top_k: 2\n"));
+  INFO(render(ring.diagnostics));
+  REQUIRE(ring.run);
+  CHECK(ring.run->run.plan.context == ContextAlgorithm::ring);
+  CHECK(ring.run->run.workload.routing.group == 32);  // 128 / 4
+}

@@ -154,3 +154,24 @@ TEST_CASE("A number that plans do not take is an error at its own line, and the 
   REQUIRE(l.diagnostics.size() == 1);
   CHECK(l.diagnostics.list()[0].code == "launch.gpus");
 }
+
+TEST_CASE("Models of the hub are known by their names, and --set gives sizes that the file leaves open",
+          "[framework][torchtitan]") {
+  LaunchOptions options;
+  options.set = {{"sequence", "1024"}, {"mbs", "3"}};
+  const Launched l = launched(
+      "[model]\nname = \"transformers_modeling_backend\"\nflavor = \"full\"\n"
+      "[hf_transformers]\nmodel = \"Qwen/Qwen3-4B-Base\"\n",
+      "run.toml", options);
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  CHECK(l.run->run.model.name == "qwen3-4b");
+  CHECK(l.run->run.workload.sequence_length == 1024);
+  CHECK(l.run->run.plan.microbatch_size == 3);
+  const Launched other = launched(
+      "[model]\nname = \"transformers_modeling_backend\"\nflavor = \"full\"\n"
+      "[hf_transformers]\nmodel = \"x/unheard-of\"\n[training]\nsteps = 5\n",
+      "run.toml");
+  REQUIRE(other.diagnostics.size() == 1);
+  CHECK(other.diagnostics.list()[0].code == "launch.model");
+}
