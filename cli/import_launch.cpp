@@ -42,7 +42,7 @@ int import_launch(const LaunchImport& asked, const CommonFlags& flags) {
   if (prints_output(flags)) return status;
   if (flags.json) {
     nlohmann::ordered_json json{{"framework", launched.framework}, {"format", launched.format}};
-    for (auto& [key, list] : notes_json(launched).items()) json[key] = list;
+    json.update(notes_json(launched));
     json["plan_file"] = plan;
     if (launched.own_model) json["model_file"] = write_model(run.model);
     json["written"] = flags.output.has_value() && !refused;
