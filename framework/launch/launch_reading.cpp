@@ -193,7 +193,8 @@ void LaunchReading::assume(std::string_view plan_key, std::string_view toml, std
 }
 
 void LaunchReading::assume_of_model(std::string_view property, std::string value, std::string why) {
-  notes_.push_back({LaunchNote::Kind::assumed, {}, fmt::format("model.{}", property), std::move(value), std::move(why)});
+  notes_.push_back(
+      {LaunchNote::Kind::assumed, {}, fmt::format("model.{}", property), std::move(value), std::move(why)});
 }
 
 void LaunchReading::error(std::string_view from, std::string message, std::vector<std::string> details) {

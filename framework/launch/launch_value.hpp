@@ -66,7 +66,8 @@ inline constexpr std::size_t launch_value_limit = 100'000;
 /// before those of the script. A flag with several words behind it is a list. A word "a.b=c" is the key "a.b".
 ///
 /// What the launcher is told (torchrun, srun, #SBATCH, or the usual variables) is in keys of their own:
-/// "launcher.gpus" is the number of GPUs, "launcher.NAME" a flag of the launcher.
+/// "launcher.gpus" is the number of GPUs, "launcher.program" the script or module, "launcher.NAME" a flag of the
+/// launcher.
 /// Codes: launch.syntax  launch.size
 [[nodiscard]] std::optional<LaunchFile> parse_launch_flags(
     std::string text, std::string file, const std::map<std::string, std::string, std::less<>>& variables, Diagnostics&);

@@ -96,6 +96,9 @@ std::size_t Launcher::read(const std::vector<ShellText>& words) {
     if (w == "-m" && i + 1 < words.size() && !is_distributed(words[i + 1].chars)) program = i + 2;
   }
   const bool found = program < words.size() || words.empty();
+  if (program > 0 && program <= words.size() && !is_flag(words[program - 1].chars) &&
+      (found || words[program - 1].chars.ends_with(".py")))
+    others_.emplace_back("program", words[program - 1]);
   bool slurm = false;
   std::size_t i = 0;
   if (!found && (words.front().chars.starts_with('-') || words.front().chars.find('=') != std::string::npos)) return 0;

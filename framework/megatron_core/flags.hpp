@@ -11,8 +11,8 @@
 
 namespace orrery {
 
-/// Megatron-LM's flags in a file, by the names that its command line has ("--num-layers"), whatever the file calls them.
-/// Switches that a file turns off, and flags without a value, are absent.
+/// Megatron-LM's flags in a file, by the names that its command line has ("--num-layers"), whatever the file calls
+/// them. Switches that a file turns off, and flags without a value, are absent.
 class MegatronFlags {
  public:
   /// The keys of the file by the flags that they are; keys that are none are left out.

@@ -28,9 +28,9 @@ bool is_flash(MegatronFlags& f) {
 
 void selective(MegatronFlags& f, bool flash) {
   std::vector<std::string> modules = f.words("--recompute-modules");
-  const char* flag = f.has("--recompute-modules")        ? "--recompute-modules"
+  const char* flag = f.has("--recompute-modules")       ? "--recompute-modules"
                      : f.has("--recompute-granularity") ? "--recompute-granularity"
-                                                          : "--recompute-activations";
+                                                        : "--recompute-activations";
   if (modules.empty()) modules.emplace_back("core_attn");
   const bool core = std::find(modules.begin(), modules.end(), "core_attn") != modules.end();
   for (const char* said : {"--recompute-granularity", "--recompute-activations"})

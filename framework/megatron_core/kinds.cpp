@@ -1,5 +1,7 @@
 #include "framework/megatron_core/read.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 
 namespace orrery {
@@ -49,10 +51,25 @@ constexpr std::array foreign{
 
 bool refuse_foreign(MegatronFlags& f) {
   LaunchReading& r = f.reading();
-  const auto rest = [&] { r.without_effect({"*"}, "nothing is planned"); };
+  const auto rest = [&] { r.without_effect({"*"}, "nothing is planned"); };  // of all keys
   for (const Foreign& k : foreign) {
     if (!f.has(k.flag)) continue;
     f.error(k.flag, k.message);
+    rest();
+    return true;
+  }
+  const LaunchValue* program = r.file().find("launcher.program");
+  for (const char* other : {"pretrain_bert", "pretrain_t5", "pretrain_ict", "pretrain_vision", "pretrain_vlm",
+                            "pretrain_mamba", "pretrain_hybrid", "pretrain_retro", "pretrain_mimo", "train_rl"}) {
+    if (program == nullptr || program->text.find(other) == std::string::npos) continue;
+    r.error("launcher.program", fmt::format("models of {}.py are not in plans under Megatron-LM yet", other));
+    rest();
+    return true;
+  }
+  // GPT's tokenizers have a vocabulary with merges; word pieces alone are BERT's.
+  if (const auto words = f.known_text("--vocab-file");
+      words && words->ends_with("vocab.txt") && !f.has("--merge-file") && !f.has("--tokenizer-type")) {
+    f.error("--vocab-file", "a vocabulary of word pieces is BERT's, which is not in plans under Megatron-LM yet");
     rest();
     return true;
   }

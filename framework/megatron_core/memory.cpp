@@ -22,9 +22,9 @@ std::uint64_t sharding(MegatronFlags& f) {
   if (f.on("--use-megatron-fsdp")) {
     f.take("--use-megatron-fsdp", "sharding");
     f.take("--use-distributed-optimizer", "sharding");
-    const std::string word = f.word("--data-parallel-sharding-strategy",
-                                    {"no_shard", "optim", "optim_grads", "optim_grads_params"})
-                                 .value_or("optim_grads_params");
+    const std::string word =
+        f.word("--data-parallel-sharding-strategy", {"no_shard", "optim", "optim_grads", "optim_grads_params"})
+            .value_or("optim_grads_params");
     const std::uint64_t stage = word == "no_shard" ? 0 : word == "optim" ? 1 : word == "optim_grads" ? 2 : 3;
     f.set(f.has("--data-parallel-sharding-strategy") ? "--data-parallel-sharding-strategy" : "--use-megatron-fsdp",
           "plan.zero_stage", std::to_string(stage));
@@ -56,8 +56,8 @@ void buckets(MegatronFlags& f, std::uint64_t zero) {
     f.without_effect({"--ddp-bucket-size", "--ddp-num-buckets"}, "layers are the buckets of sharded weights");
     return;
   }
-  const bool narrow = f.on("--grad-reduce-in-bf16") ||
-                      (f.on("--fp16") && !f.on("--accumulate-allreduce-grads-in-fp32"));
+  const bool narrow =
+      f.on("--grad-reduce-in-bf16") || (f.on("--fp16") && !f.on("--accumulate-allreduce-grads-in-fp32"));
   const std::uint64_t bytes = narrow ? 2 : 4;
   if (const auto count = f.whole("--ddp-bucket-size", 1)) {
     f.set("--ddp-bucket-size", "plan.gradient_bucket", fmt::format("\"{} B\"", *count * bytes));
@@ -150,8 +150,7 @@ void read_megatron_memory(MegatronFlags& f, const LaunchSizes& s) {
   const std::uint64_t zero = sharding(f);
   buckets(f, zero);
   offload(f);
-  if (f.on("--sequence-parallel") && s.tensor.value > 1)
-    f.set("--sequence-parallel", "plan.sequence_parallel", "true");
+  if (f.on("--sequence-parallel") && s.tensor.value > 1) f.set("--sequence-parallel", "plan.sequence_parallel", "true");
   f.without_effect("--sequence-parallel", "there is no tensor axis");
   hiding(f, s);
   dispatch(f, s);

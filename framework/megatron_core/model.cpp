@@ -47,7 +47,8 @@ class Model {
     Diagnostics wrong;
     if (m_.latent) fit_latent();
     if (check_model(m_, wrong)) return r_.model(std::move(m_));
-    for (const Diagnostic& d : wrong.list()) f_.error("--num-layers", "the model of the flags: " + d.message, d.details);
+    for (const Diagnostic& d : wrong.list())
+      f_.error("--num-layers", "the model of the flags: " + d.message, d.details);
   }
 
  private:
@@ -131,8 +132,12 @@ class Model {
 
   void attention() {
     const bool latent = f_.on("--multi-latent-attention");
-    if (!latent && f_.on("--qk-layernorm")) m_.query_key_norm = QueryKeyNorm::head;
-    f_.take("--qk-layernorm", latent ? "norms of the latent vectors" : "norms of queries and keys");
+    if (!latent && f_.on("--qk-layernorm") && m_.norm == Norm::layer_norm)
+      f_.refuse("--qk-layernorm", "queries and keys have layer norms", "none");
+    else if (!latent && f_.on("--qk-layernorm"))
+      m_.query_key_norm = QueryKeyNorm::head;
+    if (latent || m_.query_key_norm == QueryKeyNorm::head)
+      f_.take("--qk-layernorm", latent ? "norms of the latent vectors" : "norms of queries and keys");
     if (!latent && f_.on("--qk-l2-norm")) m_.query_key_norm = QueryKeyNorm::unweighted;
     f_.take("--qk-l2-norm", "norms of queries and keys");
     if (const auto scale = f_.real("--softmax-scale")) m_.attention_scale = *scale;
@@ -144,7 +149,8 @@ class Model {
     window();
     if (const auto every = f_.text("--no-rope-freq")) {
       const auto chosen = megatron_mixture_layers(*every, m_.layers);
-      if (!chosen) return f_.error("--no-rope-freq", "--no-rope-freq names no layers", {fmt::format("It is {}.", *every)});
+      if (!chosen)
+        return f_.error("--no-rope-freq", "--no-rope-freq names no layers", {fmt::format("It is {}.", *every)});
       // A number takes the last of each so many, a list says it of each layer.
       std::vector<bool> still = *chosen;
       if (every->find('[') == std::string::npos) {
@@ -231,8 +237,7 @@ class Model {
       if (k.type == type) out = k.vocabulary;
     }
     if (out == 0) out = 50257;
-    r_.assume_of_model("vocabulary", std::to_string(out),
-                       "the file leaves it to the tokenizer (--set vocabulary=N)");
+    r_.assume_of_model("vocabulary", std::to_string(out), "the file leaves it to the tokenizer (--set vocabulary=N)");
     return out;
   }
 

@@ -55,7 +55,7 @@ void read_megatron_args(LaunchReading& r) {
   }
   MegatronFlags flags(r, std::move(keys));
   read_megatron_flags(flags);
-  r.without_effect({"ENV_VARS*", "TEST_TYPE*", "LAUNCHER*", "METRICS*", "MODE*", "AFTER_SCRIPT*", "BEFORE_SCRIPT*",
+  r.without_effect({"ENV_VARS*", "TEST_TYPE*", "LAUNCHER*", "METRICS*", "MODE", "AFTER_SCRIPT*", "BEFORE_SCRIPT*",
                     "TEST_EVALUATION*", "SKIP_PYTEST*", "ARTIFACTS*", "OUTPUT_PATH*"},
                    "it belongs to the test");
 }

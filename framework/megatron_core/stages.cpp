@@ -57,6 +57,7 @@ class Stages {
       layout();
     } else {
       chunks();
+      fit_chunks();
       uneven();
     }
     if (chunks_ > 1 && p_ > 1) {
@@ -104,8 +105,7 @@ class Stages {
     }
     chunks_ = stages->size() / p_;
     from_ = flag;
-    if (stages->size() > layers_)
-      return f_.error(flag, "the layout has more stages than the model has layers");
+    if (stages->size() > layers_) return f_.error(flag, "the layout has more stages than the model has layers");
     // An empty stage gets a layer of its fuller neighbours' side.
     for (std::size_t s = 0; s < layers.size(); ++s) {
       if (layers[s] > 0) continue;
@@ -143,7 +143,30 @@ class Stages {
     f_.take(per_stage, fmt::format("{} chunks on each rank", chunks_));
   }
 
+  /// Fewer chunks, where the layers or the microbatches are too few for those of the flags.
+  void fit_chunks() {
+    if (chunks_ == 1 || p_ == 1) return;
+    LaunchReading& r = f_.reading();
+    const std::uint64_t ranks =
+        r.plan_number("mesh.data", 1) * r.plan_number("mesh.expert", 1) * r.plan_number("mesh.replica", 1);
+    const std::uint64_t each = ranks * r.plan_number("plan.microbatch_size", 1);
+    const std::uint64_t rounds = r.plan_number("workload.batch", each) / each;
+    if (rounds % p_ != 0 && f_.has(group_flag())) {
+      f_.refuse(group_flag(), fmt::format("{} microbatches do not go {} at a time through the chunks", rounds, p_),
+                "one chunk on each rank");
+      chunks_ = 1;
+    }
+    if (p_ * chunks_ > layers_) {
+      const std::uint64_t asked = chunks_;
+      while (chunks_ > 1 && (p_ * chunks_ > layers_ || layers_ % (p_ * chunks_) != 0)) --chunks_;
+      f_.refuse(from_, fmt::format("{} chunks on each of {} ranks are more than {} layers", asked, p_, layers_),
+                fmt::format("{} on each", chunks_));
+      fitted_ = true;
+    }
+  }
+
   [[nodiscard]] std::uint64_t extra() const {
+    if (fitted_) return 0;
     return (f_.on("--account-for-embedding-in-pipeline-split") ? 1U : 0U) +
            (f_.on("--account-for-loss-in-pipeline-split") ? 1U : 0U);
   }
@@ -164,14 +187,16 @@ class Stages {
     }
     std::vector<std::uint64_t> layers;
     if (!first && !last) {
-      if ((layers_ + counted) % stages != 0) {
+      if (fitted_ && layers_ % stages != 0) {
+        for (std::uint64_t s = 0; s < stages; ++s) layers.push_back(layers_ / stages + (s < layers_ % stages ? 1 : 0));
+      } else if ((layers_ + counted) % stages != 0) {
         return f_.error(from_.empty() ? "--pipeline-model-parallel-size" : from_,
                         "the layers are no multiple of the pipeline stages",
                         {fmt::format("{} layers over {} stages.", layers_ + counted, stages)});
       }
-      layers.assign(stages, (layers_ + counted) / stages);
-      if (f_.on("--account-for-embedding-in-pipeline-split")) --layers.front();
-      if (f_.on("--account-for-loss-in-pipeline-split")) --layers.back();
+      if (layers.empty()) layers.assign(stages, (layers_ + counted) / stages);
+      if (counted > 0 && f_.on("--account-for-embedding-in-pipeline-split")) --layers.front();
+      if (counted > 0 && f_.on("--account-for-loss-in-pipeline-split")) --layers.back();
     } else {
       std::uint64_t rest = layers_, ranks = p_;
       for (const auto& n : {first, last}) {
@@ -209,6 +234,7 @@ class Stages {
   std::uint64_t p_;
   std::uint64_t layers_ = 0;
   std::uint64_t chunks_ = 1;
+  bool fitted_ = false;  ///< the embedding and the loss no longer count as layers
   std::string from_;
   std::vector<std::uint64_t> result_;
 };

@@ -21,6 +21,9 @@ void precision(MegatronFlags& f) {
   } else if (f.has(fp8) && half) {
     f.set(fp8, "workload.precision", "\"fp8\"");
     f.take("--bf16", "what is not fp8");
+  } else if (f.has(fp8)) {
+    f.set(fp8, "workload.precision", "\"fp8\"");
+    f.refuse(fp8, "products are in fp8, and all else in fp32", "bf16 for all else");
   } else if (half) {
     f.set(f.on("--bf16") ? "--bf16" : "--fp16", "workload.precision", f.on("--bf16") ? "\"bf16\"" : "\"fp16\"");
   } else {
@@ -69,12 +72,13 @@ void states(MegatronFlags& f) {
       f.refuse(flag, fmt::format("moments are in {} and {}", first, second), "f32");
     if (f.known_text("--main-params-dtype").value_or("fp32") != "fp32")
       f.refuse("--main-params-dtype", "master weights are in 16 bits", "f32");
-    else if (f.on("--bf16"))
+    else if (f.on("--bf16") && !f.on("--no-store-param-remainders") && !f.on("--disable-store-param-remainders") &&
+             !f.on("--optimizer-cpu-offload"))
       f.refuse("--use-precision-aware-optimizer", "masters are kept as the 16 bits that bf16 weights lack",
                "whole masters in f32");
   }
-  for (const char* flag : {"--use-precision-aware-optimizer", "--exp-avg-dtype", "--exp-avg-sq-dtype",
-                           "--main-params-dtype"})
+  for (const char* flag :
+       {"--use-precision-aware-optimizer", "--exp-avg-dtype", "--exp-avg-sq-dtype", "--main-params-dtype"})
     f.take(flag, "the type of states");
 }
 

@@ -58,7 +58,7 @@ std::set<std::string> codes_in_sources() {
   }
   // Checks of a plan, and the export, give only the end of the code, after the wrong key.
   for (const auto& [folder, prefix] :
-       std::map<std::string, std::string>{{"core/plan", "plan."}, {"planner/export", "export."}}) {
+       std::map<std::string, std::string>{{"core/plan", "plan."}, {"framework/megatron_core", "export."}}) {
     for (const std::string& text : sources(folder)) {
       add_matches(codes, text,
                   "(?:error|refuse)\\(\\s*(?:\"[^\"]*\"|[^,()\"]+)\\s*,\\s*\"([a-z][a-z0-9-]*)" + before_message,
@@ -94,7 +94,7 @@ TEST_CASE("docs/diagnostics.md has no code that no source has", "[error]") {
   const std::set<std::string> reported = codes_in_sources();
   // Some codes are made of parts in ways that the forms above do not cover; at least the part must stand somewhere.
   std::string all;
-  for (const char* folder : {"core", "sim", "exec", "cli", "planner", "validate", "gui"}) {
+  for (const char* folder : {"core", "sim", "exec", "cli", "planner", "validate", "gui", "framework"}) {
     for (const std::string& text : sources(folder)) all += text;
   }
   for (const std::string& code : codes_in_docs()) {

@@ -1,4 +1,4 @@
-#include "planner/export/megatron.hpp"
+#include "framework/megatron_core/write.hpp"
 #include "tests/support/tiny_model.hpp"
 
 #include <catch2/catch.hpp>
@@ -61,7 +61,7 @@ std::string refusal(const PlannedRun& r) {
 
 }  // namespace
 
-TEST_CASE("a plan is exported as these Megatron-LM flags", "[unit][planner]") {
+TEST_CASE("a plan is exported as these Megatron-LM flags", "[framework][megatron]") {
   // Buckets count gradients: 160 MB of 4-byte gradients are 40 million.
   CHECK(text(run()) == R"(# Megatron-LM flags of llama-64: 64 ranks, data parallel 2
 --tensor-model-parallel-size 8 \
@@ -106,7 +106,7 @@ TEST_CASE("a plan is exported as these Megatron-LM flags", "[unit][planner]") {
 )");
 }
 
-TEST_CASE("uneven stages become the narrowest flag that says them", "[unit][planner]") {
+TEST_CASE("uneven stages become the narrowest flag that says them", "[framework][megatron]") {
   PlannedRun r = run();
   r.plan.stage_layers = {{19, 21, 21, 19}};
   CHECK(value(r, "--decoder-first-pipeline-num-layers") == "19");
@@ -125,21 +125,22 @@ TEST_CASE("uneven stages become the narrowest flag that says them", "[unit][plan
   CHECK(value(r, "--decoder-last-pipeline-num-layers").empty());
 }
 
-TEST_CASE("the two rank orders of the target are expressed, others are refused", "[unit][planner]") {
+TEST_CASE("the two rank orders of the target are expressed, others are refused", "[framework][megatron]") {
   PlannedRun r = run();
   CHECK(value(r, "--use-tp-pp-dp-mapping").empty());
   r.plan.mesh.axes = {{Axis::data, 2}, {Axis::pipeline, 4}, {Axis::tensor, 8}};
   CHECK(value(r, "--use-tp-pp-dp-mapping") == "set");
   r.plan.mesh.axes = {{Axis::pipeline, 4}, {Axis::tensor, 8}, {Axis::data, 2}};
   CHECK(refusal(r) ==
-        "error: Megatron-LM keeps the tensor axis innermost [export.mesh-order]\n"
-        "  Its orders are pipeline, data, tensor and data, pipeline, tensor, outermost first.\n");
+        "error: Megatron-LM keeps the tensor axis innermost, then context, expert and data [export.mesh-order]\n"
+        "  Its orders are pipeline, replica, data, expert, context, tensor, outermost first, with pipeline first or "
+        "behind data.\n");
   // An axis of size 1 has no place.
   r.plan.mesh.axes = {{Axis::pipeline, 4}, {Axis::tensor, 16}, {Axis::data, 1}};
   CHECK(value(r, "--tensor-model-parallel-size") == "16");
 }
 
-TEST_CASE("recomputation, kernels and precision have their flags", "[unit][planner]") {
+TEST_CASE("recomputation, kernels and precision have their flags", "[framework][megatron]") {
   PlannedRun r = run();
   r.plan.recompute = Recompute::full;
   CHECK(value(r, "--recompute-granularity") == "full");
@@ -168,7 +169,7 @@ TEST_CASE("recomputation, kernels and precision have their flags", "[unit][plann
   CHECK(value(r, "--ddp-bucket-size").empty());
 }
 
-TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planner]") {
+TEST_CASE("what the flags cannot say is refused with the reason", "[framework][megatron]") {
   PlannedRun gpipe = run();
   gpipe.plan.schedule = ScheduleName::gpipe;
   CHECK(refusal(gpipe) ==
@@ -216,29 +217,29 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
         "  Use adam, or sgd.\n");
   PlannedRun narrow = run();
   narrow.workload.moment_dtype = DType::bf16;
+  narrow.plan.zero_stage = 0;
   CHECK(refusal(narrow) ==
-        "error: the export has no flags for moments of 1 or 2 bytes [export.optimizer]\n"
-        "  Leave out moment_dtype.\n");
+        "error: Megatron-LM keeps narrow or offloaded states with Adam's distributed optimizer alone "
+        "[export.optimizer]\n"
+        "  Use adam and zero_stage 1, or leave out moment_dtype and offload_states.\n");
   PlannedRun sharded = run();
-  sharded.plan.zero_stage = 3;
-  CHECK(refusal(sharded) ==
-        "error: Megatron-LM's distributed optimizer is ZeRO-1 [export.zero]\n"
-        "  zero_stage is 3.\n"
-        "  Set zero_stage to 1.\n");
+  sharded.plan.zero_stage = 3;  // with a pipeline
+  CHECK(refusal(sharded).find("Megatron-FSDP gathers whole layers ahead") != std::string::npos);
   PlannedRun hybrid = run();
+  hybrid.plan.zero_stage = 0;
   for (MeshAxis& a : hybrid.plan.mesh.axes) {
     if (a.axis == Axis::data) a.axis = Axis::replica;
   }
   CHECK(refusal(hybrid) ==
-        "error: the export has no flags for hybrid sharding [export.replica]\n"
+        "error: without shards there are no copies of shards [export.replica]\n"
         "  Set replica to 1, and data to the product of both.\n");
   PlannedRun cut = run();
   for (MeshAxis& a : cut.plan.mesh.axes) {
     if (a.axis == Axis::data) a.axis = Axis::context;
   }
   CHECK(refusal(cut) ==
-        "error: the export has no flags for context parallelism [export.context]\n"
-        "  Set context to 1, and data to the product of both.\n");
+        "error: Megatron-LM gives each rank an early and a late part of a sequence [export.context]\n"
+        "  Set zigzag to true.\n");
   PlannedRun some = run();
   some.plan.recompute = Recompute::selective;
   some.plan.attention = AttentionKernel::unfused;
@@ -253,16 +254,21 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
         "  recompute_layers is [1, 2, 2, 2].\n"
         "  Set all entries to the same number.\n");
   PlannedRun offloaded = run();
-  offloaded.plan.offload_states = 4;
+  offloaded.plan.offload_activations = 4;
   CHECK(refusal(offloaded) ==
-        "error: the export has no flags for optimizer states in host memory [export.offload]\n"
-        "  Leave out offload_states.\n");
+        "error: the export has no flags for activations in host memory [export.offload]\n"
+        "  Leave out offload_activations.\n");
+  offloaded.plan.offload_activations = 0;
+  offloaded.plan.offload_states = 4;
+  CHECK(value(offloaded, "--optimizer-offload-fraction") == "0.5");
   PlannedRun mixture = run();
+  mixture.model.biases = Biases::of_layers(false);
   mixture.model.mixture.emplace().experts = 8;
+  CHECK(value(mixture, "--num-experts") == "8");
+  mixture.plan.sequence_parallel = false;
   CHECK(refusal(mixture) ==
-        "error: the export has no flags for mixtures of experts [export.mixture]\n"
-        "  " +
-            mixture.model.name + " has 8 experts.\n");
+        "error: Megatron-LM trains experts on tensor ranks with sequence parallelism [export.mixture]\n"
+        "  Set sequence_parallel to true.\n");
   PlannedRun eight = run();
   eight.workload.precision = Precision::fp8;
   CHECK(value(eight, "--fp8-format") == "hybrid");
@@ -271,9 +277,10 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
   CHECK(value(sgd, "--optimizer") == "sgd");
 }
 
-TEST_CASE("export.architecture: a BERT", "[unit][export]") {
+TEST_CASE("export.architecture: a BERT", "[framework][megatron]") {
   PlannedRun r = run();
   r.model.architecture = Architecture::bert;
-  CHECK(refusal(r).find("error: the export has no flags for BERT, vision transformers or latent attention "
-                        "[export.architecture]\n  llama is not a plain causal decoder.\n") != std::string::npos);
+  CHECK(refusal(r).find("error: the export has no flags for BERT, vision transformers or models that are only "
+                        "counted [export.architecture]\n  llama is none of the decoders that it knows.\n") !=
+        std::string::npos);
 }

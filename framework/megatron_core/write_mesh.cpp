@@ -1,0 +1,227 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/plan/plan_names.hpp"
+#include "framework/megatron_core/flag_writer.hpp"
+
+namespace orrery {
+namespace {
+
+/// Whether the axes longer than 1 stand in this order, outermost first.
+bool is_order(const Mesh& mesh, const std::array<Axis, 6>& order) {
+  std::size_t at = 0;
+  for (const MeshAxis& a : mesh.axes) {
+    if (a.size == 1) continue;
+    while (at < order.size() && order[at] != a.axis) ++at;
+    if (at == order.size()) return false;
+  }
+  return true;
+}
+
+void mesh_order(FlagWriter& w) {
+  using enum Axis;
+  const Mesh& mesh = w.plan().mesh;
+  if (w.plan().tensor != TensorAlgorithm::one_d) {
+    w.refuse("plan.tensor", "tensor", "Megatron-LM has only 1D tensor parallelism",
+             {fmt::format("tensor is {}.", name_of(w.plan().tensor)), "Set it to 1d, with the axis tensor."});
+    return;
+  }
+  if (is_order(mesh, {pipeline, replica, data, expert, context, tensor})) return;
+  if (is_order(mesh, {replica, data, pipeline, expert, context, tensor})) return w.flag("--use-tp-pp-dp-mapping");
+  w.refuse("mesh.order", "mesh-order", "Megatron-LM keeps the tensor axis innermost, then context, expert and data",
+           {"Its orders are pipeline, replica, data, expert, context, tensor, outermost first, with pipeline first or "
+            "behind data."});
+}
+
+void schedule(FlagWriter& w) {
+  const Plan& plan = w.plan();
+  const std::uint32_t p = w.size(Axis::pipeline);
+  if (p == 1 || plan.schedule == ScheduleName::one_f_one_b || plan.schedule == ScheduleName::interleaved) return;
+  w.refuse("plan.schedule", "schedule",
+           plan.schedule == ScheduleName::gpipe ? std::string("Megatron-LM does not run GPipe")
+                                                : fmt::format("schedule {} is not exported", name_of(plan.schedule)),
+           {"Its schedule with one chunk per stage is 1F1B.", "Set schedule to 1f1b."});
+}
+
+void stages(FlagWriter& w) {
+  const std::uint32_t p = w.size(Axis::pipeline);
+  if (p == 1) return;
+  const Plan& plan = w.plan();
+  const std::vector<std::uint32_t>& layers = *plan.stage_layers;
+  const bool even = std::equal(layers.begin() + 1, layers.end(), layers.begin());
+  if (plan.chunks > 1 && even) return w.flag("--num-virtual-stages-per-pipeline-rank", plan.chunks);
+  if (even) return;
+  if (plan.chunks == 1 && p == 2) return w.flag("--decoder-first-pipeline-num-layers", layers.front());
+  if (plan.chunks == 1 && std::equal(layers.begin() + 2, layers.end() - 1, layers.begin() + 1)) {
+    if (layers.front() != layers[1]) w.flag("--decoder-first-pipeline-num-layers", layers.front());
+    if (layers.back() != layers[1]) w.flag("--decoder-last-pipeline-num-layers", layers.back());
+    return;
+  }
+  std::string layout = "E";
+  for (std::size_t i = 0; i < layers.size(); ++i) layout += fmt::format("{}t*{}", i == 0 ? "" : "|", layers[i]);
+  if (w.model().prediction_modules > 0) layout += fmt::format("m*{}", w.model().prediction_modules);
+  w.flag("--pipeline-model-parallel-layout", layout + "L");
+}
+
+void context(FlagWriter& w) {
+  const Plan& plan = w.plan();
+  const std::uint32_t c = w.size(Axis::context);
+  if (c == 1) return;
+  w.flag("--context-parallel-size", c);
+  switch (plan.context) {
+    case ContextAlgorithm::ring: w.flag("--cp-comm-type", "p2p"); break;
+    case ContextAlgorithm::all_gather: w.flag("--cp-comm-type", "all_gather"); break;
+    case ContextAlgorithm::ulysses: w.flag("--cp-comm-type", "a2a"); break;
+    case ContextAlgorithm::ring_self_attention:
+      w.refuse("plan.context", "context", "Megatron-LM has no rings that keep scores",
+               {"Set context to ring, all_gather or ulysses."});
+      return;
+  }
+  if (plan.context != ContextAlgorithm::ulysses && !plan.zigzag) {
+    w.refuse("plan.zigzag", "context", "Megatron-LM gives each rank an early and a late part of a sequence",
+             {"Set zigzag to true."});
+  }
+  if (plan.inner_ring > 0)
+    w.refuse("plan.inner_ring", "context", "the export has no flags for double rings", {"Leave out inner_ring."});
+}
+
+void experts(FlagWriter& w) {
+  const std::uint32_t e = w.size(Axis::expert);
+  if (!w.model().mixture) return;
+  w.flag("--expert-model-parallel-size", e);
+  w.flag("--expert-tensor-parallel-size", w.size(Axis::tensor));
+  if (e > 1 && w.size(Axis::context) > 1) {
+    w.refuse("mesh.expert", "mixture", "Megatron-LM's expert ranks take in those of the context axis first",
+             {"Set context or expert to 1."});
+  }
+  if (w.size(Axis::tensor) > 1 && !w.plan().sequence_parallel) {
+    w.refuse("plan.sequence_parallel", "mixture",
+             "Megatron-LM trains experts on tensor ranks with sequence parallelism",
+             {"Set sequence_parallel to true."});
+  }
+}
+
+void sharding(FlagWriter& w) {
+  const Plan& plan = w.plan();
+  const std::uint32_t r = w.size(Axis::replica);
+  if (plan.zero_stage == 0 && r > 1) {
+    w.refuse("mesh.replica", "replica", "without shards there are no copies of shards",
+             {"Set replica to 1, and data to the product of both."});
+  }
+  if (plan.zero_stage == 1) w.flag("--use-distributed-optimizer");
+  if (plan.zero_stage > 1) {
+    w.flag("--use-megatron-fsdp");
+    w.flag("--data-parallel-sharding-strategy", plan.zero_stage == 2 ? "optim_grads" : "optim_grads_params");
+    w.flag("--ckpt-format", "fsdp_dtensor");
+    const bool usual = plan.zero_stage == 2 || (plan.reshard_after_forward && plan.prefetch == 1);
+    if (!usual || plan.parameter_chunk != Bytes() || w.size(Axis::pipeline) > 1 || !*plan.overlap_gradients) {
+      w.refuse("plan.zero_stage", "zero",
+               "Megatron-FSDP gathers whole layers ahead, frees them after use, reduces beside the backward pass, and "
+               "has no pipeline here",
+               {"Leave out reshard_after_forward, prefetch and parameter_chunk, set overlap_gradients to true and "
+                "pipeline to 1; or set zero_stage to 1."});
+    }
+  }
+  if (r > 1) w.flag("--num-distributed-optimizer-instances", r);
+  const std::uint32_t copies = w.size(Axis::data) * w.size(Axis::expert) * w.size(Axis::context) * r;
+  if ((copies > 1 || plan.zero_stage > 1) && *plan.overlap_gradients) {
+    w.flag("--overlap-grad-reduce");
+    if (plan.zero_stage > 1) return;
+    // Counted in gradients, not in bytes.
+    const double bytes = static_cast<double>(size_of(gradient_dtype(w.workload())));
+    w.flag("--ddp-bucket-size", static_cast<std::uint64_t>(plan.gradient_bucket->base() / bytes));
+  }
+}
+
+void offload(FlagWriter& w) {
+  const Plan& plan = w.plan();
+  const std::uint32_t eighths = plan.offload_states.value_or(0);
+  if (eighths > 0) {
+    w.flag("--optimizer-cpu-offload");
+    w.flag("--optimizer-offload-fraction", static_cast<double>(eighths) / 8.0);
+  }
+  if (eighths > 0 && plan.states_tier == OffloadTier::disk) {
+    w.refuse("plan.states_tier", "offload", "Megatron-LM has no flags for states on disk",
+             {"Set states_tier to host."});
+  }
+  if (plan.offload_parameters != 0U) {
+    w.refuse("plan.offload_parameters", "offload", "the export has no flags for parameters in host memory",
+             {"Leave out offload_parameters."});
+  }
+  if (plan.offload_activations != 0U) {
+    w.refuse("plan.offload_activations", "offload", "the export has no flags for activations in host memory",
+             {"Leave out offload_activations."});
+  }
+}
+
+}  // namespace
+
+void write_megatron_mesh(FlagWriter& w) {
+  const Plan& plan = w.plan();
+  w.flag("--tensor-model-parallel-size", w.size(Axis::tensor));
+  w.flag("--pipeline-model-parallel-size", w.size(Axis::pipeline));
+  if (plan.sequence_parallel) w.flag("--sequence-parallel");
+  mesh_order(w);
+  if (w.model().architecture != Architecture::decoder || w.model().counted) {
+    w.refuse("", "architecture",
+             "the export has no flags for BERT, vision transformers or models that are only counted",
+             {fmt::format("{} is none of the decoders that it knows.", w.model().name)});
+  }
+  if (!plan.placement.empty()) {
+    w.refuse("mesh.placement", "placement", "Megatron-LM has no flag for the placement of ranks",
+             {"It puts rank i on device i.  Order the launcher's hosts instead, and leave the placement out."});
+  }
+  if (plan.collective_algorithm) {
+    w.refuse("plan.collective_algorithm", "algorithm", "Megatron-LM has no flag for the algorithm of collectives",
+             {"The communication library chooses it; leave the override out."});
+  }
+  schedule(w);
+  context(w);
+  experts(w);
+  offload(w);
+  stages(w);
+  sharding(w);
+  w.flag("--micro-batch-size", plan.microbatch_size);
+  w.flag("--global-batch-size", w.workload().global_batch);
+  w.flag("--seq-length", w.workload().sequence_length);
+}
+
+void write_megatron_kernels(FlagWriter& w) {
+  const Plan& plan = w.plan();
+  w.flag("--attention-backend", *plan.attention == AttentionKernel::flash ? "flash" : "unfused");
+  const auto& layers = plan.recompute_layers;
+  if (plan.recompute == Recompute::selective) {
+    w.flag("--recompute-granularity", "selective");
+    w.flag("--recompute-modules", "core_attn");
+    if (layers && *layers != *plan.stage_layers) {
+      w.refuse("plan.recompute_layers", "recompute-layers",
+               "Megatron-LM recomputes the attention core of all layers or none", {"Leave out recompute_layers."});
+    }
+    return;
+  }
+  if (plan.recompute == Recompute::none) return;
+  w.flag("--recompute-granularity", "full");
+  if (!layers) {
+    w.flag("--recompute-method", "uniform");
+    w.flag("--recompute-num-layers", 1);
+    return;
+  }
+  // The first N layers of each virtual stage, as here, or all where there are fewer.
+  const std::uint32_t n = layers->empty() ? 0 : *std::max_element(layers->begin(), layers->end());
+  bool same = n > 0;
+  for (std::size_t s = 0; s < layers->size(); ++s) {
+    const std::uint32_t all = plan.stage_layers && s < plan.stage_layers->size() ? (*plan.stage_layers)[s] : n;
+    same = same && (*layers)[s] == std::min(n, all);
+  }
+  w.flag("--recompute-method", "block");
+  w.flag("--recompute-num-layers", n);
+  if (!same) {
+    w.refuse(
+        "plan.recompute_layers", "recompute-layers", "Megatron-LM recomputes the same number of layers in every stage",
+        {fmt::format("recompute_layers is [{}].", fmt::join(*layers, ", ")), "Set all entries to the same number."});
+  }
+}
+
+}  // namespace orrery

@@ -1,0 +1,167 @@
+#include "framework/megatron_core/read.hpp"
+#include "tests/unit/framework/launch_test.hpp"
+
+using namespace orrery;
+
+namespace {
+
+using Kind = LaunchNote::Kind;
+
+const std::string model_args =
+    "MODEL_ARGS:\n"
+    "  --num-layers: 16\n"
+    "  --hidden-size: 1024\n"
+    "  --num-attention-heads: 16\n"
+    "  --seq-length: 1024\n"
+    "  --max-position-embeddings: 1024\n"
+    "  --micro-batch-size: 2\n"
+    "  --global-batch-size: 64\n"
+    "  --vocab-size: 1000\n"
+    "  --bf16: true\n"
+    "  --fp16: false\n";
+
+Launched args(const std::string& more, std::optional<std::uint32_t> gpus = 8) {
+  LaunchOptions options;
+  options.gpus = gpus;
+  return launched(model_args + more, "model_config.yaml", options);
+}
+
+}  // namespace
+
+TEST_CASE("A test's arguments are a model, a batch and Megatron-LM's defaults", "[framework][megatron]") {
+  const Launched l = args("  --tensor-model-parallel-size: 2\n  --log-interval: 1\nTEST_TYPE: regular\n");
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  const PlannedRun& r = l.run->run;
+  CHECK(l.run->own_model);
+  CHECK(r.model.layers == 16);
+  CHECK(r.model.ffn == 4096);         // 4 h
+  CHECK(r.model.vocabulary == 1024);  // 1000 in multiples of 128 x 2
+  CHECK(r.plan.mesh.size(Axis::tensor) == 2);
+  CHECK(r.plan.mesh.size(Axis::data) == 4);
+  CHECK(r.workload.hidden_dropout == 0.1);
+  CHECK(r.workload.attention_dropout == 0.1);
+  CHECK(r.workload.clip_norm == 1.0);
+  CHECK(r.workload.optimizer.beta2 == 0.999);
+  CHECK(r.plan.overlap_gradients == false);
+  CHECK(r.plan.attention == AttentionKernel::flash);
+  CHECK(l.said("MODEL_ARGS.--log-interval", Kind::without_effect));
+  CHECK(l.said("MODEL_ARGS.--fp16", Kind::without_effect));
+  CHECK(l.said("MODEL_ARGS.--bf16", Kind::taken));
+  CHECK_FALSE(l.run->has(Kind::not_expressible));
+}
+
+TEST_CASE("Gated layers without a width get two thirds of four", "[framework][megatron]") {
+  const Launched l = args("  --swiglu: true\n");
+  REQUIRE(l.run);
+  CHECK(l.run->run.model.ffn == 2688);  // 1024 x 8 / 3 = 2730.7, and 42 x 64 below it
+}
+
+TEST_CASE("Virtual stages become chunks, and blocks of recomputed layers those of each chunk",
+          "[framework][megatron]") {
+  const Launched l = args(
+      "  --pipeline-model-parallel-size: 4\n  --num-layers-per-virtual-pipeline-stage: 2\n"
+      "  --recompute-granularity: full\n  --recompute-method: block\n  --recompute-num-layers: 1\n");
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  const Plan& p = l.run->run.plan;
+  CHECK(p.schedule == ScheduleName::interleaved);
+  CHECK(p.chunks == 2);  // 16 layers over 4 x 2
+  CHECK(p.stage_layers == std::vector<std::uint32_t>(8, 2));
+  CHECK(p.recompute_layers == std::vector<std::uint32_t>(8, 1));
+}
+
+TEST_CASE("Layouts count the layers of stages", "[framework][megatron]") {
+  CHECK(megatron_layout("Et*2|(tt|)*2m,L") == std::vector<std::string>{"Ett", "tt", "tt", "mL"});
+  CHECK(megatron_layout("Et|(t*3|)*2L") == std::vector<std::string>{"Et", "ttt", "ttt", "L"});
+  CHECK_FALSE(megatron_layout("Ex|L"));
+  CHECK_FALSE(megatron_layout("(t*99999)*99999"));
+  const Launched l =
+      args("  --pipeline-model-parallel-size: 4\n  --pipeline-model-parallel-layout: Ettt|t*5|t*5|tttL\n");
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  CHECK(l.run->run.plan.stage_layers == std::vector<std::uint32_t>{3, 5, 5, 3});
+  // A stage with the head alone is no stage here.
+  const Launched head = args("  --pipeline-model-parallel-size: 2\n  --pipeline-model-parallel-layout: Et*16|L\n");
+  INFO(render(head.diagnostics));
+  REQUIRE(head.run);
+  CHECK(head.run->has(Kind::not_expressible));
+  CHECK(head.run->run.plan.stage_layers == std::vector<std::uint32_t>{15, 1});
+}
+
+TEST_CASE("Uneven stages give the rest to the others", "[framework][megatron]") {
+  const Launched l = args(
+      "  --pipeline-model-parallel-size: 4\n  --decoder-first-pipeline-num-layers: 3\n"
+      "  --decoder-last-pipeline-num-layers: 1\n");
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  CHECK(l.run->run.plan.stage_layers == std::vector<std::uint32_t>{3, 6, 6, 1});  // 12 left for two
+  const Launched counted = args(
+      "  --pipeline-model-parallel-size: 2\n  --num-layers: 15\n"
+      "  --account-for-embedding-in-pipeline-split: true\n");
+  REQUIRE(counted.run);
+  CHECK(counted.run->run.plan.stage_layers == std::vector<std::uint32_t>{7, 8});  // 16 with the embedding
+}
+
+TEST_CASE("Experts lie on ranks with other sequences, and are cut as the other layers", "[framework][megatron]") {
+  const std::string experts =
+      "  --num-experts: 8\n  --moe-layer-freq: ([0]*1+[1]*15)\n  --disable-bias-linear: true\n"
+      "  --moe-token-dispatcher-type: alltoall\n  --expert-model-parallel-size: 4\n";
+  const Launched l = args(experts);
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  CHECK_FALSE(l.run->has(Kind::not_expressible));
+  CHECK(l.run->run.model.mixture->first_dense == 1);
+  CHECK(l.run->run.model.mixture->per_token == 2);  // the default
+  CHECK(l.run->run.plan.mesh.size(Axis::expert) == 4);
+  CHECK(l.run->run.plan.mesh.size(Axis::data) == 2);
+  const Launched narrow = args(experts +
+                               "  --tensor-model-parallel-size: 2\n  --sequence-parallel: true\n"
+                               "  --expert-tensor-parallel-size: 1\n");
+  INFO(render(narrow.diagnostics));
+  REQUIRE(narrow.run);
+  CHECK(narrow.said("MODEL_ARGS.--expert-tensor-parallel-size", Kind::not_expressible));
+}
+
+TEST_CASE("Lists of layers are read as far as they are written", "[framework][megatron]") {
+  CHECK(megatron_mixture_layers("2", 4) == std::vector<bool>{true, false, true, false});
+  CHECK(megatron_mixture_layers("([0]*1+[1,0]*1+[1])", 4) == std::vector<bool>{false, true, false, true});
+  CHECK_FALSE(megatron_mixture_layers("[1]*3", 4));
+  CHECK_FALSE(megatron_mixture_layers("[1]*99999999999", 4));
+  CHECK_FALSE(megatron_mixture_layers("0", 4));
+}
+
+TEST_CASE("Runs that plans do not have are named at their flag", "[framework][megatron]") {
+  const auto refused = [](const std::string& more, std::uint32_t line) {
+    const Launched l = args(more);
+    INFO(more + render(l.diagnostics));
+    CHECK_FALSE(l.run);
+    REQUIRE(l.diagnostics.size() == 1);
+    CHECK(l.diagnostics.list()[0].position.line == line);
+  };
+  refused("  --hybrid-layer-pattern: M*M-\n", 12);
+  refused("  --perform-rl-step: true\n", 12);
+  refused("  --tokenizer-type: BertWordPieceCase\n", 12);
+  refused("MODE: inference\n", 12);
+  refused("  --no-such-flag: 1\n", 12);
+  refused("  --num-layers-per-virtual-pipeline-stage: 3\n", 12);  // 16 layers
+}
+
+TEST_CASE("A script's variables that matter are asked for by name", "[framework][megatron]") {
+  const std::string script =
+      "#!/bin/bash\n"
+      "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 \\\n"
+      "  --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 --global-batch-size 8 --bf16 $MORE \\\n"
+      "  --tensor-model-parallel-size $TP --data-path $DATA --vocab-size 256\n";
+  const Launched open = launched(script, "train.sh");
+  CHECK_FALSE(open.run);
+  REQUIRE(open.diagnostics.size() >= 1);
+  CHECK(open.diagnostics.list()[0].message.find("depends on TP") != std::string::npos);
+  LaunchOptions options;
+  options.set["TP"] = "2";
+  const Launched given = launched(script, "train.sh", options);
+  INFO(render(given.diagnostics));
+  REQUIRE(given.run);
+  CHECK(given.run->run.plan.mesh.size(Axis::tensor) == 2);
+  CHECK(given.run->run.plan.mesh.size(Axis::data) == 4);
+}
