@@ -191,6 +191,15 @@ void LaunchReading::error(std::string_view from, std::string message, std::vecto
 
 bool LaunchReading::is_set(std::string_view plan_key) const { return settings_.contains(plan_key); }
 
+std::uint64_t LaunchReading::plan_number(std::string_view plan_key, std::uint64_t otherwise) const {
+  const auto at = settings_.find(plan_key);
+  if (at == settings_.end()) return otherwise;
+  const std::string& text = at->second.toml;
+  std::uint64_t out = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return failure == std::errc{} && end == text.data() + text.size() ? out : otherwise;
+}
+
 std::optional<std::uint64_t> LaunchReading::given(std::string_view plan_key) {
   const Dimension* d = dimension_named(plan_key);
   for (const auto& [name, text] : options_.set) {
@@ -202,6 +211,23 @@ std::optional<std::uint64_t> LaunchReading::given(std::string_view plan_key) {
     diagnostics_.error("launch.set", fmt::format("--set {}={} is no whole number", name, text));
   }
   return std::nullopt;
+}
+
+void LaunchReading::include(std::string_view from, LaunchReading& other) {
+  other.report_unknown();
+  const LaunchValue* v = file_.find(from);
+  const Position at = v == nullptr ? Position{} : v->position;
+  for (const auto& [key, setting] : other.settings_) {
+    settings_.try_emplace(key, Setting{setting.toml, setting.position.line == 0 ? Position{} : at});
+  }
+  for (LaunchNote n : other.notes_) {
+    if (n.kind != LaunchNote::Kind::assumed) {
+      n.key = fmt::format("{}: {}", other.file_.origin.file, n.key);
+      n.position = at;
+    }
+    notes_.push_back(std::move(n));
+  }
+  used_set_.insert(used_set_.end(), other.used_set_.begin(), other.used_set_.end());
 }
 
 void LaunchReading::model(ModelSpec spec) {
@@ -240,22 +266,16 @@ void LaunchReading::report_unknown() {
 }
 
 std::string LaunchReading::plan_text() const {
-  std::string out = "schema = 1\n", tables;
-  std::string table;
+  std::map<std::string, std::string, std::less<>> tables;  // lines by table; keys of the file itself first
   for (const auto& [key, setting] : settings_) {
     const std::size_t dot = key.rfind('.');
-    const std::string of = dot == std::string::npos ? "" : key.substr(0, dot);
-    const std::string line =
-        fmt::format("{} = {}\n", dot == std::string::npos ? key : key.substr(dot + 1), setting.toml);
-    if (of.empty()) {
-      out += line;
-      continue;
-    }
-    if (of != table) tables += fmt::format("[{}]\n", of);
-    table = of;
-    tables += line;
+    const bool outside = dot == std::string::npos;
+    tables[outside ? "" : key.substr(0, dot)] +=
+        fmt::format("{} = {}\n", outside ? key : key.substr(dot + 1), setting.toml);
   }
-  return out + tables;
+  std::string out = "schema = 1\n";
+  for (const auto& [table, lines] : tables) out += (table.empty() ? "" : fmt::format("[{}]\n", table)) + lines;
+  return out;
 }
 
 std::optional<LaunchedRun> LaunchReading::finish(std::string framework, std::string format) {

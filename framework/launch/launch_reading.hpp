@@ -89,11 +89,17 @@ class LaunchReading {
   /// A mistake at a key (code launch.value), which then counts as spoken of.
   void error(std::string_view from, std::string message, std::vector<std::string> details = {});
   [[nodiscard]] bool is_set(std::string_view plan_key) const;
+  /// The whole number that a plan key has so far, set or assumed; `otherwise` where it has none.
+  [[nodiscard]] std::uint64_t plan_number(std::string_view plan_key, std::uint64_t otherwise) const;
   /// The value that --set gives for a plan key ("workload.sequence") under any of its names; empty where none does.
   [[nodiscard]] std::optional<std::uint64_t> given(std::string_view plan_key);
   /// Says of all keys that nothing was said of yet and that are in the list: without effect. A word that ends in "*"
   /// is a beginning.
   void without_effect(std::initializer_list<std::string_view> keys, const char* why);
+
+  /// Takes over what was read of another file that a key of this one names: its settings where this file has none, and
+  /// its notes, whose keys then begin with the other file's name. Unknown keys of the other file are errors in it.
+  void include(std::string_view from, LaunchReading& other);
 
   // The model. Options come first; then what the room says.
   /// The file describes its model.
