@@ -61,7 +61,6 @@ void read_params(DeepSpeedKeys& k) {
   }
   if (moments) k.set_real("optimizer.params.eps", "workload.optimizer.epsilon");
   if (kind == "sgd" || kind == "musgd") k.set_real("optimizer.params.momentum", "workload.optimizer.momentum");
-  if (kind == "lamb" || kind == "fusedlamb") k.set_real("optimizer.params.max_coeff", "workload.optimizer.trust_clip");
   if (k.toggle("optimizer.params.adam_w_mode").value_or(true) == false) {
     r.refuse("optimizer.params.adam_w_mode", "weight decay inside the gradient is not in plans", "decoupled decay");
   }
