@@ -29,12 +29,12 @@ struct Recognised {
 };
 
 std::optional<LaunchFile> parsed(LaunchSyntax syntax, const std::string& text, const std::string& file,
-                                 Diagnostics& d) {
+                                 const LaunchOptions& options, Diagnostics& d) {
   switch (syntax) {
     case LaunchSyntax::yaml: return parse_launch_yaml(text, file, d);
     case LaunchSyntax::toml: return parse_launch_toml(text, file, d);
-    case LaunchSyntax::flags:
-    case LaunchSyntax::python: break;
+    case LaunchSyntax::flags: return parse_launch_flags(text, file, options.set, d);
+    case LaunchSyntax::python: return parse_launch_python(text, file, d);
   }
   return std::nullopt;
 }
@@ -61,7 +61,7 @@ std::string format_names() {
 
 std::optional<LaunchedRun> read_launch(std::string text, const std::string& file, std::string_view format,
                                        const LaunchOptions& options, const Library& library, Diagnostics& d) {
-  const std::optional<LaunchFile> launch = parsed(launch_syntax_of(text, file), text, file, d);
+  const std::optional<LaunchFile> launch = parsed(launch_syntax_of(text, file), text, file, options, d);
   if (!launch) return std::nullopt;
   const Recognised kind = recognised(*launch, format);
   if (kind.format == nullptr) {
@@ -78,7 +78,7 @@ std::optional<LaunchedRun> read_launch(std::string text, const std::string& file
 
 std::string_view launch_title(const std::string& text, const std::string& file) {
   Diagnostics ignored;
-  const std::optional<LaunchFile> launch = parsed(launch_syntax_of(text, file), text, file, ignored);
+  const std::optional<LaunchFile> launch = parsed(launch_syntax_of(text, file), text, file, {}, ignored);
   if (!launch) return {};
   const Recognised kind = recognised(*launch, "auto");
   return kind.format == nullptr ? std::string_view() : kind.format->title;

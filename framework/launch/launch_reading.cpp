@@ -65,8 +65,16 @@ const LaunchValue* LaunchReading::value(std::string_view key) const {
   return v == nullptr || v->kind == LaunchValue::Kind::none ? nullptr : v;
 }
 
-std::optional<double> LaunchReading::real(std::string_view key) {
+const LaunchValue* LaunchReading::known(std::string_view key) {
   const LaunchValue* v = value(key);
+  if (v == nullptr || v->unknown.empty()) return v;
+  error(key, fmt::format("{} depends on {}, which the file does not say", key, v->unknown.substr(0, 100)),
+        {fmt::format("Give it: --set {}=VALUE.", v->unknown.substr(0, v->unknown.find_first_of(" [(")))});
+  return nullptr;
+}
+
+std::optional<double> LaunchReading::real(std::string_view key) {
+  const LaunchValue* v = known(key);
   if (v == nullptr) return std::nullopt;
   std::string digits = v->text;
   std::erase(digits, '_');
@@ -101,7 +109,7 @@ std::optional<std::uint64_t> LaunchReading::whole(std::string_view key, std::uin
 }
 
 std::optional<bool> LaunchReading::toggle(std::string_view key) {
-  const LaunchValue* v = value(key);
+  const LaunchValue* v = known(key);
   if (v == nullptr) return std::nullopt;
   const std::string word = lowered(v->text);
   if (v->items.empty()) {
@@ -113,7 +121,7 @@ std::optional<bool> LaunchReading::toggle(std::string_view key) {
 }
 
 std::optional<std::string> LaunchReading::text(std::string_view key) {
-  const LaunchValue* v = value(key);
+  const LaunchValue* v = known(key);
   if (v == nullptr) return std::nullopt;
   if (v->kind != LaunchValue::Kind::list && v->kind != LaunchValue::Kind::table) return v->text;
   error(key, fmt::format("{} is a list or a table where a text belongs", key));

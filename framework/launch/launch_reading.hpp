@@ -64,8 +64,9 @@ class LaunchReading {
   [[nodiscard]] const Library& library() const { return library_; }
   [[nodiscard]] Diagnostics& diagnostics() { return diagnostics_; }
 
-  // Values. Each is empty where the key is absent or null, or where its value is of another type or out of range, which
-  // is an error then (launch.value). Asking says nothing about the key.
+  // Values. Each is empty where the key is absent or null, or where its value is of another type, out of range or
+  // depends on a variable that the file does not set, which is an error then (launch.value). Asking says nothing about
+  // the key.
   [[nodiscard]] const LaunchValue* value(std::string_view key) const;
   [[nodiscard]] std::optional<std::uint64_t> whole(std::string_view key, std::uint64_t least = 0,
                                                    std::uint64_t most = std::uint64_t{1} << 40);
@@ -113,6 +114,8 @@ class LaunchReading {
   [[nodiscard]] std::optional<LaunchedRun> finish(std::string framework, std::string format);
 
  private:
+  /// The value of a key; an error, and null, where it depends on what the file does not say.
+  [[nodiscard]] const LaunchValue* known(std::string_view key);
   struct Setting {
     std::string toml;
     Position position;  ///< in the launch file; line 0 for assumptions

@@ -156,6 +156,18 @@ class Sizes {
 
 }  // namespace
 
+std::optional<LaunchSizes::Size> launcher_gpus(LaunchReading& r) {
+  constexpr const char* key = "launcher.gpus";
+  std::optional<LaunchSizes::Size> out;
+  if (r.options().gpus) {
+    if (r.file().find(key) != nullptr) r.take(key, "the number of GPUs, in whose place --gpus stands");
+  } else if (const auto gpus = r.whole(key, 1, plan_size_limit)) {
+    out = LaunchSizes::Size{*gpus, key};
+  }
+  r.without_effect({"launcher.*"}, "it starts the processes");
+  return out;
+}
+
 void put_sizes(LaunchReading& reading, const LaunchSizes& sizes) { Sizes(reading, sizes).put(); }
 
 }  // namespace orrery

@@ -32,6 +32,9 @@ struct LaunchSizes {
   std::vector<std::string> order = {"pipeline", "replica", "data", "expert", "context", "tensor"};
 };
 
+/// The number of GPUs that a script tells its launcher. Of the launcher's other flags it says that they have no effect.
+[[nodiscard]] std::optional<LaunchSizes::Size> launcher_gpus(LaunchReading&);
+
 /// Puts sizes in place: [mesh], gpus, batch, sequence, microbatch_size.
 ///
 /// GPUs come from --gpus, else from the file, else from its data-parallel size or its batch; else one node of 8, or as

@@ -1,5 +1,6 @@
 #include "framework/launch/launch_syntax.hpp"
 
+#include <cctype>
 #include <filesystem>
 #include <string_view>
 
@@ -22,9 +23,16 @@ LaunchSyntax launch_syntax_of(const std::string& text, const std::string& file) 
     line.remove_prefix(first);
     if (line.front() == '{') return LaunchSyntax::yaml;
     if (line.starts_with("--") || line.starts_with("export ") || line.starts_with("torchrun ") ||
-        line.starts_with("python")) {
+        line.starts_with("python") || line.starts_with("srun ")) {
       return LaunchSyntax::flags;
     }
+    // NAME=value, or a.b=value, without blanks: a variable, or an override.
+    std::size_t key = 0;
+    while (key < line.size() &&
+           (std::isalnum(static_cast<unsigned char>(line[key])) != 0 || line[key] == '_' || line[key] == '.')) {
+      ++key;
+    }
+    if (key > 0 && key + 1 < line.size() && line[key] == '=' && line[key + 1] != ' ') return LaunchSyntax::flags;
     if (line.front() == '[' || line.find(" = ") != std::string_view::npos) return LaunchSyntax::toml;
     break;
   }

@@ -31,20 +31,6 @@ class Values {
   std::size_t left_ = launch_value_limit;
 };
 
-bool is_number(const std::string& text) {
-  std::string digits = text;
-  std::erase(digits, '_');
-  if (digits.empty() || digits.find_first_of("0123456789") == std::string::npos) return false;
-  if (digits.find_first_not_of("0123456789+-.eE") != std::string::npos) return false;
-  std::size_t end = 0;
-  try {
-    static_cast<void>(std::stod(digits, &end));
-  } catch (const std::exception&) {
-    return false;
-  }
-  return end == digits.size();
-}
-
 // YAML.
 
 Position place(const YAML::Node& node) {
@@ -67,7 +53,7 @@ LaunchValue scalar(const YAML::Node& node) {
     out.kind = LaunchValue::Kind::flag;
     out.text = lower == "true" || lower == "yes" || lower == "on" ? "true" : "false";
   } else {
-    out.kind = is_number(out.text) ? LaunchValue::Kind::number : LaunchValue::Kind::text;
+    out.kind = is_launch_number(out.text) ? LaunchValue::Kind::number : LaunchValue::Kind::text;
   }
   return out;
 }
@@ -168,6 +154,20 @@ bool refuse_size(const Values& values, const LaunchFile& file, Diagnostics& d) {
 }
 
 }  // namespace
+
+bool is_launch_number(const std::string& text) {
+  std::string digits = text;
+  std::erase(digits, '_');
+  if (digits.empty() || digits.find_first_of("0123456789") == std::string::npos) return false;
+  if (digits.find_first_not_of("0123456789+-.eE") != std::string::npos) return false;
+  std::size_t end = 0;
+  try {
+    static_cast<void>(std::stod(digits, &end));
+  } catch (const std::exception&) {
+    return false;
+  }
+  return end == digits.size();
+}
 
 const LaunchValue* LaunchFile::find(std::string_view key) const {
   const auto at = std::find_if(values.rbegin(), values.rend(), [&](const LaunchValue& v) { return v.key == key; });

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct LaunchValue {
   std::string text;  ///< as written, without quotes; "true" or "false" of a flag
   std::vector<LaunchValue> items;
   Position position;  ///< of the value, or of the key where there is no value
+  /// What the value depends on and the file does not say: a variable of a script. The text is of no use then.
+  std::string unknown = {};
 };
 
 /// The forms in which launch files are written.
@@ -58,5 +61,21 @@ inline constexpr std::size_t launch_value_limit = 100'000;
 [[nodiscard]] std::optional<LaunchFile> parse_launch_yaml(std::string text, std::string file, Diagnostics&);
 /// Parses TOML. Codes: file.syntax
 [[nodiscard]] std::optional<LaunchFile> parse_launch_toml(std::string text, std::string file, Diagnostics&);
+/// Reads a shell script or a command line without running it: the flags of the command that has most of them, once
+/// variables, arrays and arithmetic are put in. Conditions are followed where the script says enough. `variables` come
+/// before those of the script. A flag with several words behind it is a list. A word "a.b=c" is the key "a.b".
+///
+/// What the launcher is told (torchrun, srun, #SBATCH, or the usual variables) is in keys of their own:
+/// "launcher.gpus" is the number of GPUs, "launcher.NAME" a flag of the launcher.
+/// Codes: launch.syntax  launch.size
+[[nodiscard]] std::optional<LaunchFile> parse_launch_flags(
+    std::string text, std::string file, const std::map<std::string, std::string, std::less<>>& variables, Diagnostics&);
+/// Reads literals of a Python text without running it: keyword arguments of calls ("HybridParallelPlugin.tp_size", the
+/// last name of the called), those of a call within ("Plugin.config.ratio", with the name of what is called as the text
+/// of "Plugin.config"), and assignments ("cfg.model.x"). A dictionary is a table. A capital name called without such
+/// arguments is a key without a value. An argument that is computed has `unknown` set. Codes: launch.size
+[[nodiscard]] std::optional<LaunchFile> parse_launch_python(std::string text, std::string file, Diagnostics&);
+/// Whether a text is a number as launch files write them: "8", "1e-4", "5_000".
+[[nodiscard]] bool is_launch_number(const std::string&);
 
 }  // namespace orrery
