@@ -54,7 +54,7 @@ class Writer {
       no_.refuse("plan.reshard_after_forward", "reshard", "DeepSpeed's ZeRO-3 gathers weights again for the backward pass",
                  {"Set reshard_after_forward to true."});
     }
-    if (p_.zero_stage == 0 && p_.overlap_gradients.value_or(false)) {
+    if (p_.zero_stage == 0 && p_.overlap_gradients.value_or(false) && shard_axes_of(p_).count > 0) {
       no_.refuse("plan.overlap_gradients", "overlap", "DeepSpeed without ZeRO sums gradients behind the backward pass",
                  {"Set overlap_gradients to false, or zero_stage to 1."});
     }
@@ -134,7 +134,7 @@ class Writer {
     const double size = static_cast<double>(size_of(gradient_dtype(w_)));
     z += fmt::format(",\n    \"reduce_bucket_size\": {}",
                      static_cast<std::uint64_t>(p_.gradient_bucket->base() / size));
-    z += fmt::format(",\n    \"overlap_comm\": {}", *p_.overlap_gradients);
+    z += fmt::format(",\n    \"overlap_comm\": {}", p_.zero_stage > 0 && *p_.overlap_gradients);
     if (p_.zero_stage == 3) {
       z += fmt::format(",\n    \"stage3_prefetch_bucket_size\": {}", p_.prefetch > 0 ? 50'000'000 : 0);
       if (p_.mesh.size(Axis::replica) > 1) {

@@ -228,8 +228,10 @@ void LaunchReading::include(std::string_view from, LaunchReading& other) {
   for (const auto& [key, setting] : other.settings_) {
     settings_.try_emplace(key, Setting{setting.toml, setting.position.line == 0 ? Position{} : at});
   }
+  const bool another = other.file_.origin.file != file_.origin.file;
   for (LaunchNote n : other.notes_) {
-    if (n.kind != LaunchNote::Kind::assumed) {
+    if (!another && n.kind == LaunchNote::Kind::taken) continue;
+    if (another && n.kind != LaunchNote::Kind::assumed) {
       n.key = fmt::format("{}: {}", other.file_.origin.file, n.key);
       n.position = at;
     }

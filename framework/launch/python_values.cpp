@@ -377,8 +377,10 @@ class Literals {
       }
       return false;
     }
-    // A name of a module's: "torch.bfloat16".
-    if (name.find('.') == std::string::npos) return false;
+    // A type or a constant of a class: "torch.bfloat16", "ShardingStrategy.FULL_SHARD".
+    const std::string_view end = last(name);
+    const bool constant = std::all_of(end.begin(), end.end(), [](char c) { return is_name(c) && (c < 'a' || c > 'z'); });
+    if (name.find('.') == std::string::npos || (!constant && !name.starts_with("torch."))) return false;
     v.kind = Kind::text;
     v.text = name;
     return true;
