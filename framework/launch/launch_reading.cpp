@@ -228,6 +228,25 @@ std::optional<std::uint64_t> LaunchReading::given(std::string_view plan_key) {
   return std::nullopt;
 }
 
+void LaunchReading::include(std::string_view from, LaunchReading& other) {
+  other.report_unknown();
+  const LaunchValue* v = file_.find(from);
+  const Position at = v == nullptr ? Position{} : v->position;
+  for (const auto& [key, setting] : other.settings_) {
+    settings_.try_emplace(key, Setting{setting.toml, setting.position.line == 0 ? Position{} : at});
+  }
+  const bool another = other.file_.origin.file != file_.origin.file;
+  for (LaunchNote n : other.notes_) {
+    if (!another && n.kind == LaunchNote::Kind::taken) continue;
+    if (another && n.kind != LaunchNote::Kind::assumed) {
+      n.key = fmt::format("{}: {}", other.file_.origin.file, n.key);
+      n.position = at;
+    }
+    notes_.push_back(std::move(n));
+  }
+  used_set_.insert(used_set_.end(), other.used_set_.begin(), other.used_set_.end());
+}
+
 void LaunchReading::model(ModelSpec spec) {
   if (model_) return;  // of --model
   model_ = std::move(spec);

@@ -103,6 +103,11 @@ class LaunchReading {
   /// is a beginning.
   void without_effect(std::initializer_list<std::string_view> keys, const char* why);
 
+  /// Takes over what was read of another file that a key of this one names: its settings where this file has none, and
+  /// its notes, whose keys then begin with the other file's name. Unknown keys of the other file are errors in it. It
+  /// may be this file with keys under other names; then what was taken is not said again.
+  void include(std::string_view from, LaunchReading& other);
+
   // The model. Options come first; then what the room says.
   /// The file describes its model.
   void model(ModelSpec spec);

@@ -24,6 +24,7 @@ class Sizes {
     micro_ = given(r_, s_.micro, "plan.microbatch_size");
     batch_ = given(r_, s_.batch, "workload.batch");
     if (s_.accumulation) accumulation_ = s_.accumulation->value;
+    follows_ = !micro_ || !batch_;
   }
 
   void put() {
@@ -132,7 +133,7 @@ class Sizes {
     }
     const auto put = [&](const std::optional<Size>& size, const char* key, std::uint64_t value) {
       if (size && !size->from.empty()) r_.set(size->from, key, std::to_string(value));
-      r_.assume(key, std::to_string(value), size ? "from the file's other sizes" : "as --set says");
+      r_.assume(key, std::to_string(value), size || follows_ ? "from the other sizes" : "as --set says");
     };
     put(s_.micro, "plan.microbatch_size", *micro_);
     put(s_.batch, "workload.batch", *batch_);
@@ -160,6 +161,7 @@ class Sizes {
   const LaunchSizes& s_;
   std::optional<std::uint64_t> micro_, accumulation_, batch_;
   std::uint64_t data_ = 1;
+  bool follows_ = false;  ///< a size of the batch follows from the others
 };
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "framework/launch/launch_syntax.hpp"
+
 namespace orrery {
 namespace {
 
@@ -186,6 +188,14 @@ std::optional<LaunchFile> parse_launch_yaml(std::string text, std::string file, 
                 static_cast<std::uint32_t>(std::max(mark.column, 0)) + 1},
                "launch.syntax", message);
   };
+  // yaml-cpp refuses some JSON: pairs of \u, and long keys. What is not JSON may be YAML.
+  const std::size_t first = out.origin.text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  if (first != std::string::npos && out.origin.text[first] == '{') {
+    if (auto values = parse_launch_json(out.origin.text)) {
+      out.values = *std::move(values);
+      return out;
+    }
+  }
   try {
     const YAML::Node root = YAML::Load(out.origin.text);
     if (!root.IsMap()) {

@@ -1,0 +1,108 @@
+#include "framework/launch/plan_refusals.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/plan/plan_names.hpp"
+#include "core/spec/spec_files.hpp"
+
+namespace orrery {
+
+void PlanRefusals::refuse(const std::string& key, const char* code, std::string message,
+                          std::vector<std::string> details) {
+  out_.error(run_.plan.origin, key, std::string("export.") + code, std::move(message), std::move(details));
+}
+
+void PlanRefusals::one_d_tensor() {
+  if (run_.plan.tensor == TensorAlgorithm::one_d) return;
+  refuse("plan.tensor", "tensor", fmt::format("{} has only 1D tensor parallelism", title_),
+         {fmt::format("tensor is {}.", name_of(run_.plan.tensor)), "Set it to 1d, with the axis tensor."});
+}
+
+void PlanRefusals::no_placement() {
+  if (run_.plan.placement.empty()) return;
+  refuse("mesh.placement", "placement", fmt::format("{} has no key for the placement of ranks", title_),
+         {"It puts rank i on device i.  Order the launcher's hosts instead, and leave the placement out."});
+}
+
+void PlanRefusals::no_algorithm() {
+  if (!run_.plan.collective_algorithm) return;
+  refuse("plan.collective_algorithm", "algorithm", fmt::format("{} has no key for the algorithm of collectives", title_),
+         {"The communication library chooses it; leave the override out."});
+}
+
+void PlanRefusals::no_pipeline(const char* why) {
+  if (run_.plan.mesh.size(Axis::pipeline) > 1) {
+    refuse("mesh.pipeline", "pipeline", fmt::format("{} has no pipeline that its file can say", title_),
+           {fmt::format("pipeline is {}; {}.", run_.plan.mesh.size(Axis::pipeline), why), "Set pipeline to 1."});
+  } else if (run_.plan.chunks > 1) {
+    refuse("plan.chunks", "pipeline", fmt::format("{} has no model chunks on one rank", title_), {"Leave out chunks."});
+  }
+}
+
+void PlanRefusals::no_chunks() {
+  if (!run_.plan.parameter_chunk || *run_.plan.parameter_chunk == Bytes()) return;
+  refuse("plan.parameter_chunk", "chunk", fmt::format("{} packs no weights into chunks", title_),
+         {"Leave out parameter_chunk."});
+}
+
+void PlanRefusals::no_offloaded_weights() {
+  if (run_.plan.offload_parameters == 0U) return;
+  refuse("plan.offload_parameters", "offload", fmt::format("{} offloads no weights below ZeRO-3", title_),
+         {"Leave out offload_parameters."});
+}
+
+void PlanRefusals::on_host() {
+  const Plan& p = run_.plan;
+  const auto check = [&](OffloadTier tier, const char* key) {
+    if (tier != OffloadTier::disk) return;
+    refuse(key, "offload", fmt::format("{} offloads to host memory alone", title_), {"Leave out the tier."});
+  };
+  check(p.states_tier, "plan.states_tier");
+  check(p.parameters_tier, "plan.parameters_tier");
+  check(p.activations_tier, "plan.activations_tier");
+}
+
+void PlanRefusals::usual_moments() {
+  if (moment_dtype(run_.workload) == state_dtype(run_.workload)) return;
+  refuse("workload.moment_dtype", "optimizer", fmt::format("{} has no moments of 1 or 2 bytes", title_),
+         {"Leave out moment_dtype."});
+}
+
+void PlanRefusals::no_tensor_sequences() {
+  if (!run_.plan.sequence_parallel) return;
+  refuse("plan.sequence_parallel", "sequence-parallel",
+         fmt::format("{} does not split norms along the sequence", title_), {"Set sequence_parallel to false."});
+}
+
+void PlanRefusals::precisions(std::initializer_list<Precision> known) {
+  if (std::find(known.begin(), known.end(), run_.workload.precision) != known.end()) return;
+  std::string names;
+  for (const Precision p : known) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(p));
+  refuse("workload.precision", "precision",
+         fmt::format("{} does not train in {}", title_, name_of(run_.workload.precision)),
+         {fmt::format("It has {}.", names)});
+}
+
+void PlanRefusals::order(std::initializer_list<Axis> axes) {
+  auto at = axes.begin();
+  for (const MeshAxis& a : run_.plan.mesh.axes) {
+    if (a.size == 1) continue;
+    at = std::find(at, axes.end(), a.axis);
+    if (at == axes.end()) break;
+  }
+  if (at != axes.end()) return;
+  std::string names;
+  for (const Axis a : axes) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(a));
+  refuse("mesh.order", "mesh-order", fmt::format("{} lays out ranks in another order", title_),
+         {fmt::format("Its order is {}, outermost first.", names)});
+}
+
+void PlanRefusals::single(Axis axis, const char* why) {
+  if (run_.plan.mesh.size(axis) == 1) return;
+  refuse(fmt::format("mesh.{}", name_of(axis)), "axis", fmt::format("{} has no axis {} here", title_, name_of(axis)),
+         {fmt::format("{} is {}; {}.", name_of(axis), run_.plan.mesh.size(axis), why)});
+}
+
+}  // namespace orrery

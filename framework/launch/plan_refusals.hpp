@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/diagnostics.hpp"
+#include "core/plan/plan.hpp"
+
+namespace orrery {
+
+/// What a framework cannot say of a plan: one diagnostic for each reason, at the plan's key (export.*).
+class PlanRefusals {
+ public:
+  /// `title` is the framework's: "DeepSpeed".
+  PlanRefusals(const PlannedRun& run, std::string_view title, Diagnostics& out)
+      : run_(run), title_(title), out_(out), before_(out.size()) {}
+
+  void refuse(const std::string& key, const char* code, std::string message, std::vector<std::string> details = {});
+  /// Whether nothing was refused.
+  [[nodiscard]] bool none() const { return out_.size() == before_; }
+
+  // Reasons that many frameworks share.
+  void one_d_tensor();    ///< grids of tensor ranks
+  void no_placement();    ///< ranks on devices of the user's choice
+  void no_algorithm();    ///< algorithms of collectives
+  void no_pipeline(const char* why);
+  void no_chunks();       ///< ZeRO-3's parameter chunks
+  void no_offloaded_weights();
+  void on_host();         ///< no tier is the disk
+  void usual_moments();   ///< moments of 1 or 2 bytes
+  void no_tensor_sequences();
+  /// Precisions that the framework has.
+  void precisions(std::initializer_list<Precision> known);
+  /// The axes longer than 1 stand in this order, outermost first.
+  void order(std::initializer_list<Axis> axes);
+  /// An axis has size 1.
+  void single(Axis, const char* why);
+
+ private:
+  const PlannedRun& run_;
+  std::string title_;
+  Diagnostics& out_;
+  std::size_t before_;
+};
+
+}  // namespace orrery
