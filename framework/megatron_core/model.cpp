@@ -21,7 +21,7 @@ class Model {
     const auto layers = size("--num-layers", "layers"), hidden = size("--hidden-size", "the width of the stream"),
                heads = size("--num-attention-heads", "attention heads");
     if (!layers || !hidden || !heads) {
-      if (!r_.options().model) absent(layers.has_value(), hidden.has_value());
+      if (r_.known_model() == nullptr) absent(layers.has_value(), hidden.has_value());
       return;
     }
     m_.layers = *layers, m_.hidden = *hidden, m_.heads = m_.kv_heads = *heads;
@@ -60,7 +60,8 @@ class Model {
 
   void absent(bool layers, bool hidden) {
     const char* missing = !layers ? "--num-layers" : !hidden ? "--hidden-size" : "--num-attention-heads";
-    if (f_.has(missing)) return;  // said already
+    if (f_.has(missing)) return;                                         // said already
+    if (!layers && !hidden && !f_.has("--use-checkpoint-args")) return;  // LaunchReading asks for a model
     const bool stored = f_.on("--use-checkpoint-args");
     f_.error(stored ? "--use-checkpoint-args" : missing,
              stored ? std::string("the model's sizes stand in a checkpoint") : fmt::format("{} is missing", missing),

@@ -165,3 +165,29 @@ TEST_CASE("A script's variables that matter are asked for by name", "[framework]
   CHECK(given.run->run.plan.mesh.size(Axis::tensor) == 2);
   CHECK(given.run->run.plan.mesh.size(Axis::data) == 4);
 }
+
+TEST_CASE("Overrides of Megatron-Bridge and NeMo are flags under dotted names", "[framework][megatron]") {
+  const Launched l = launched(
+      "torchrun --nproc_per_node 8 run_recipe.py --recipe llama3_8b_pretrain_config mixed_precision=bf16_mixed \\\n"
+      "  model.tensor_model_parallel_size=4 train.global_batch_size=128 train.micro_batch_size=1 \\\n"
+      "  dataset.seq_length=8192 ddp.overlap_grad_reduce=false checkpoint.save=/tmp/x\n",
+      "run.sh");
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  CHECK(l.run->format == "overrides of Megatron-Bridge");
+  CHECK(l.run->run.model_reference == "llama-3-8b");
+  CHECK(l.run->run.plan.mesh.size(Axis::tensor) == 4);
+  CHECK(l.run->run.plan.mesh.size(Axis::data) == 2);
+  CHECK(l.run->run.plan.zero_stage == 1);  // as recipes have it
+  CHECK(l.run->run.plan.overlap_gradients == false);
+  CHECK(l.run->run.workload.hidden_dropout == 0.0);
+  const Launched nemo = launched(
+      "MODEL_ARGS:\n  trainer.num_nodes: 1\n  trainer.devices: 8\n"
+      "  trainer.strategy.tensor_model_parallel_size: 2\n  data.global_batch_size: 16\n  data.micro_batch_size: 1\n"
+      "  data.seq_length: 2048\n  trainer.max_steps: 5\n",
+      "model_config.yaml", with_model("llama-3-8b"));
+  INFO(render(nemo.diagnostics));
+  REQUIRE(nemo.run);
+  CHECK(nemo.run->run.plan.mesh.size(Axis::data) == 4);
+  CHECK(nemo.run->run.workload.sequence_length == 2048);
+}
