@@ -199,7 +199,24 @@ class Flags {
     return out;
   }
 
-  void flags(const Words& words, std::size_t from) {
+  /// A flag and its value in one pair of quotes are two words, as their writer means it.
+  static Words parted(const Words& words) {
+    Words out;
+    for (const ShellText& w : words) {
+      const std::size_t blank = w.chars.find(' ');
+      if (is_flag(w) && blank < w.chars.find('=')) {
+        for (ShellText& t : ShellValues::split(w)) out.push_back(std::move(t));
+      } else {
+        out.push_back(w);
+      }
+    }
+    return out;
+  }
+
+  void flags(const Words& written, std::size_t from) {
+    const Words words =
+        parted({written.begin() + static_cast<std::ptrdiff_t>(std::min(from, written.size())), written.end()});
+    from = 0;
     for (std::size_t i = from; i < words.size();) {
       const ShellText& word = words[i++];
       const std::size_t equal = word.chars.find('=');

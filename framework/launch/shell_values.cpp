@@ -203,8 +203,14 @@ void ShellValues::expand_into(std::size_t begin, std::size_t end, bool split, in
     if (part.array) {
       for (std::size_t k = 0; k < part.items.size(); ++k) {
         if (k > 0) close();
-        word.add(part.items[k]);
-        there = true;
+        const ShellText& item = part.items[k];
+        for (std::size_t c = 0; c < item.chars.size(); ++c) {
+          if (split && !quoted && is_blank(item.chars[c]))
+            close();
+          else
+            word.add(item.chars[c], item.at[c]);
+        }
+        there = there || quoted;
       }
       return;
     }

@@ -191,3 +191,14 @@ TEST_CASE("Overrides of Megatron-Bridge and NeMo are flags under dotted names", 
   CHECK(nemo.run->run.plan.mesh.size(Axis::data) == 4);
   CHECK(nemo.run->run.workload.sequence_length == 2048);
 }
+
+TEST_CASE("A model that stands elsewhere takes no shape from the flags", "[framework][megatron]") {
+  const Launched l = launched(
+      "--use-checkpoint-args\n--tensor-model-parallel-size 2\n--swiglu\n--norm-epsilon 1e-6\n--seq-length 4096\n"
+      "--micro-batch-size 1\n--global-batch-size 16\n--bf16\n",
+      "flags", with_model("llama-3-8b", 8));
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  CHECK(l.run->run.model.norm_epsilon == 1e-5);  // Llama-3's own
+  CHECK(l.said("--norm-epsilon", Kind::without_effect));
+}
