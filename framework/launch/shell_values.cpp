@@ -110,7 +110,9 @@ ShellValues::Part ShellValues::braces(std::size_t begin, std::size_t end, int de
       return {at->second.items[static_cast<std::size_t>(*number)], {}, false};
     }
   }
-  if (i >= end) return is_first(name.front()) || has(name) ? variable(name, all) : Part{unknown(name), {}, false};
+  if (i >= end)
+    return (!name.empty() && is_first(name.front())) || has(name) ? variable(name, all)
+                                                                  : Part{unknown(name), {}, false};
   const bool colon = text_[i] == ':' && i + 1 < end;
   const char sign = text_[colon ? i + 1 : i];
   const std::size_t rest = i + (colon ? 2 : 1);

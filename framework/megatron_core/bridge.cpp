@@ -68,6 +68,33 @@ void precision(LaunchReading& r, const std::string& key, MegatronFlags::Keys& ke
 
 }  // namespace
 
+namespace {
+
+/// The name of the configuration whose fields a Python text sets, with its dot; empty where it sets none.
+std::string configuration(const LaunchFile& file) {
+  for (const LaunchValue& v : file.values) {
+    const std::size_t dot = v.key.find('.');
+    if (dot == std::string::npos) continue;
+    const std::string_view field = std::string_view(v.key).substr(dot + 1);
+    if (field == "model.tensor_model_parallel_size" || field == "model.pipeline_model_parallel_size" ||
+        field == "train.global_batch_size")
+      return v.key.substr(0, dot + 1);
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_bridge_python(const LaunchFile& file) { return !configuration(file).empty(); }
+
+void read_bridge_python(LaunchReading& r) {
+  const std::string name = configuration(r.file());
+  read_bridge_fields(r, name);
+  for (const LaunchValue& v : r.file().values) {
+    if (!v.key.starts_with(name)) r.without_effect(v.key, "it is no field of " + name.substr(0, name.size() - 1));
+  }
+}
+
 bool is_megatron_bridge(const LaunchFile& file) {
   return file.find("model.tensor_model_parallel_size") != nullptr ||
          file.find("model.pipeline_model_parallel_size") != nullptr ||

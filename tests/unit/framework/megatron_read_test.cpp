@@ -202,3 +202,34 @@ TEST_CASE("A model that stands elsewhere takes no shape from the flags", "[frame
   CHECK(l.run->run.model.norm_epsilon == 1e-5);  // Llama-3's own
   CHECK(l.said("--norm-epsilon", Kind::without_effect));
 }
+
+TEST_CASE("Assignments to a configuration are the fields that they set", "[framework][megatron]") {
+  LaunchFile file;
+  file.syntax = LaunchSyntax::python;
+  const auto add = [&](const char* key, LaunchValue::Kind kind, const char* text) {
+    LaunchValue v;
+    v.key = key;
+    v.kind = kind;
+    v.text = text;
+    v.position = {static_cast<std::uint32_t>(file.values.size() + 1), 1};
+    file.values.push_back(v);
+  };
+  add("cfg.model.tensor_model_parallel_size", LaunchValue::Kind::number, "2");
+  add("cfg.model.virtual_pipeline_model_parallel_size", LaunchValue::Kind::none, "");
+  add("cfg.train.global_batch_size", LaunchValue::Kind::number, "16");
+  add("cfg.model.sequence_parallel", LaunchValue::Kind::flag, "true");
+  add("cfg.mixed_precision", LaunchValue::Kind::text, "bf16_with_fp8_current_scaling_mixed");
+  REQUIRE(is_bridge_python(file));
+  Diagnostics d;
+  const Library library = test::shipped_library();
+  const LaunchOptions options = with_model("llama-3-8b", 8);
+  LaunchReading r(file, options, library, d);
+  read_bridge_python(r);
+  const auto run = r.finish("megatron-core", "settings");
+  INFO(render(d));
+  REQUIRE(run);
+  CHECK(run->run.plan.mesh.size(Axis::tensor) == 2);
+  CHECK(run->run.plan.sequence_parallel);
+  CHECK(run->run.workload.precision == Precision::fp8);
+  CHECK(run->run.workload.global_batch == 16);
+}
