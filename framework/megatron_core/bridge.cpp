@@ -139,6 +139,8 @@ void read_bridge_fields(LaunchReading& r, std::string_view table) {
   usual("--attention-dropout", "workload.attention_dropout", "0.0");
   if (!keys.contains("--use-megatron-fsdp")) usual("--use-distributed-optimizer", "plan.zero_stage", "1");
   usual("--overlap-grad-reduce", "plan.overlap_gradients", "true");
+  if (r.known_model() == nullptr && keys.contains("--num-layers"))
+    r.assume_of_model("kinds of layers", "as the fields say", "the recipe may say more, and is not read (--model)");
   MegatronFlags flags(r, std::move(keys), inverted);
   read_megatron_flags(flags);
 }

@@ -49,6 +49,12 @@ void read_megatron_args(LaunchReading& r) {
                      "it belongs to the test");
   };
   if (keys.empty() && fields) {
+    if (r.known_model() == nullptr) {  // sizes alone do not tell the kinds of its layers
+      r.error("MODEL_ARGS", "the model stands in a recipe that the file does not name",
+              {"Give a name or a config.json with --model."});
+      for (const LaunchValue& v : r.file().values) r.without_effect({std::string_view(v.key)}, "nothing is planned");
+      return;
+    }
     read_bridge_fields(r, table);
     return belongs_to_test();
   }

@@ -233,3 +233,13 @@ TEST_CASE("Assignments to a configuration are the fields that they set", "[frame
   CHECK(run->run.workload.precision == Precision::fp8);
   CHECK(run->run.workload.global_batch == 16);
 }
+
+TEST_CASE("Sizes beside an unnamed recipe are no model", "[framework][megatron]") {
+  const Launched l = launched(
+      "MODEL_ARGS:\n  trainer.devices: 8\n  trainer.strategy.expert_model_parallel_size: 4\n"
+      "  model.config.num_layers: 12\n  model.config.hidden_size: 768\n  model.config.num_attention_heads: 16\n",
+      "model_config.yaml");
+  CHECK_FALSE(l.run);
+  REQUIRE(l.diagnostics.size() == 1);
+  CHECK(l.diagnostics.list()[0].message == "the model stands in a recipe that the file does not name");
+}
