@@ -39,6 +39,13 @@ std::size_t override_key(const std::string& s) {
   return dotted && i < s.size() && i > begin ? i : 0;
 }
 
+/// "mixed_precision=c": the length of its key where it is in small letters, as those of variables are not.
+std::size_t plain_key(const std::string& s) {
+  std::size_t i = 0;
+  while (i < s.size() && ((s[i] >= 'a' && s[i] <= 'z') || s[i] == '_')) ++i;
+  return i < s.size() && s[i] == '=' ? i : 0;
+}
+
 std::string_view base(std::string_view path) {
   const std::size_t slash = path.rfind('/');
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
@@ -192,7 +199,24 @@ class Flags {
     return out;
   }
 
-  void flags(const Words& words, std::size_t from) {
+  /// A flag and its value in one pair of quotes are two words, as their writer means it.
+  static Words parted(const Words& words) {
+    Words out;
+    for (const ShellText& w : words) {
+      const std::size_t blank = w.chars.find(' ');
+      if (is_flag(w) && blank < w.chars.find('=')) {
+        for (ShellText& t : ShellValues::split(w)) out.push_back(std::move(t));
+      } else {
+        out.push_back(w);
+      }
+    }
+    return out;
+  }
+
+  void flags(const Words& written, std::size_t from) {
+    const Words words =
+        parted({written.begin() + static_cast<std::ptrdiff_t>(std::min(from, written.size())), written.end()});
+    from = 0;
     for (std::size_t i = from; i < words.size();) {
       const ShellText& word = words[i++];
       const std::size_t equal = word.chars.find('=');
@@ -205,11 +229,12 @@ class Flags {
         for (; i < words.size() && !is_said(words[i]); ++i) {
           const std::string& s = words[i].chars;
           if (s == "\\") continue;
+          if (!values.empty() && plain_key(s) > 0) break;
           if (!values.empty() && !words[i].is_known()) continue;  // perhaps further flags, and perhaps nothing
           values.push_back(words[i]);
         }
         add(word.chars, values, word);
-      } else if (const std::size_t key = override_key(word.chars); key > 0) {
+      } else if (const std::size_t key = std::max(override_key(word.chars), plain_key(word.chars)); key > 0) {
         const std::size_t begin = word.chars.find_first_not_of("+~");
         add(word.chars.substr(begin, key - begin), {part(word, key + 1, word.chars.size())}, word);
       }

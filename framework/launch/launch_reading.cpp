@@ -200,8 +200,13 @@ void LaunchReading::assume_of_model(std::string_view property, std::string value
 void LaunchReading::error(std::string_view from, std::string message, std::vector<std::string> details) {
   const LaunchValue* v = file_.find(from);
   spoken_of_.emplace_back(from);
-  diagnostics_.error_at(file_.origin, v == nullptr ? Position{} : v->position, "launch.value", std::move(message),
-                        std::move(details));
+  // A key is asked for more than once at times; its mistake is one.
+  const Position at = v == nullptr ? Position{} : v->position;
+  const auto& list = diagnostics_.list();
+  for (std::size_t i = mistakes_before_; i < list.size(); ++i) {
+    if (list[i].message == message && list[i].position == at) return;
+  }
+  diagnostics_.error_at(file_.origin, at, "launch.value", std::move(message), std::move(details));
 }
 
 bool LaunchReading::is_set(std::string_view plan_key) const { return settings_.contains(plan_key); }

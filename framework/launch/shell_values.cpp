@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <limits>
 
 namespace orrery {
 namespace {
@@ -111,7 +110,9 @@ ShellValues::Part ShellValues::braces(std::size_t begin, std::size_t end, int de
       return {at->second.items[static_cast<std::size_t>(*number)], {}, false};
     }
   }
-  if (i >= end) return is_first(name.front()) || has(name) ? variable(name, all) : Part{unknown(name), {}, false};
+  if (i >= end)
+    return (!name.empty() && is_first(name.front())) || has(name) ? variable(name, all)
+                                                                  : Part{unknown(name), {}, false};
   const bool colon = text_[i] == ':' && i + 1 < end;
   const char sign = text_[colon ? i + 1 : i];
   const std::size_t rest = i + (colon ? 2 : 1);
@@ -203,8 +204,14 @@ void ShellValues::expand_into(std::size_t begin, std::size_t end, bool split, in
     if (part.array) {
       for (std::size_t k = 0; k < part.items.size(); ++k) {
         if (k > 0) close();
-        word.add(part.items[k]);
-        there = true;
+        const ShellText& item = part.items[k];
+        for (std::size_t c = 0; c < item.chars.size(); ++c) {
+          if (split && !quoted && is_blank(item.chars[c]))
+            close();
+          else
+            word.add(item.chars[c], item.at[c]);
+        }
+        there = there || quoted;
       }
       return;
     }
@@ -326,81 +333,5 @@ std::vector<ShellText> ShellValues::split(const ShellText& t) {
   if (!word.chars.empty()) out.push_back(std::move(word));
   return out;
 }
-
-namespace {
-
-class Arithmetic {
- public:
-  explicit Arithmetic(std::string_view text) : text_(text) {}
-  std::optional<std::int64_t> all() {
-    const auto out = sum(0);
-    blanks();
-    return i_ == text_.size() ? out : std::nullopt;
-  }
-
- private:
-  using Number = std::optional<std::int64_t>;
-  void blanks() {
-    while (i_ < text_.size() && is_blank(text_[i_])) ++i_;
-  }
-  char sign(std::string_view signs) {
-    blanks();
-    if (i_ < text_.size() && signs.find(text_[i_]) != std::string_view::npos) return text_[i_++];
-    return '\0';
-  }
-  Number sum(int depth) {
-    Number left = product(depth);
-    while (left) {
-      const char c = sign("+-");
-      if (c == '\0') return left;
-      const Number right = product(depth);
-      std::int64_t out = 0;
-      if (!right ||
-          (c == '+' ? __builtin_add_overflow(*left, *right, &out) : __builtin_sub_overflow(*left, *right, &out)))
-        return std::nullopt;
-      left = out;
-    }
-    return left;
-  }
-  Number product(int depth) {
-    Number left = one(depth);
-    while (left) {
-      const char c = sign("*/%");
-      if (c == '\0') return left;
-      const Number right = one(depth);
-      if (!right || (c != '*' && (*right == 0 || *right == -1))) return std::nullopt;
-      std::int64_t out = 0;
-      if (c == '*' && __builtin_mul_overflow(*left, *right, &out)) return std::nullopt;
-      left = c == '*' ? out : c == '/' ? *left / *right : *left % *right;
-    }
-    return left;
-  }
-  Number one(int depth) {
-    if (depth > 64) return std::nullopt;
-    const char c = sign("(-+");
-    if (c == '(') {
-      const Number out = sum(depth + 1);
-      return sign(")") == ')' ? out : std::nullopt;
-    }
-    if (c != '\0') {
-      const Number out = one(depth + 1);
-      return out && c == '-' ? Number(*out == std::numeric_limits<std::int64_t>::min() ? 0 : -*out) : out;
-    }
-    std::int64_t out = 0;
-    const std::size_t begin = i_;
-    while (i_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[i_])) != 0) {
-      if (__builtin_mul_overflow(out, 10, &out) || __builtin_add_overflow(out, text_[i_] - '0', &out))
-        return std::nullopt;
-      ++i_;
-    }
-    return i_ > begin ? Number(out) : std::nullopt;
-  }
-  std::string_view text_;
-  std::size_t i_ = 0;
-};
-
-}  // namespace
-
-std::optional<std::int64_t> shell_arithmetic(std::string_view expression) { return Arithmetic(expression).all(); }
 
 }  // namespace orrery

@@ -5,12 +5,19 @@
 
 namespace orrery {
 
-MegatronFlags::MegatronFlags(LaunchReading& r, Keys keys) : r_(r), keys_(std::move(keys)) {
+MegatronFlags::MegatronFlags(LaunchReading& r, Keys keys, const Keys& inverted) : r_(r), keys_(std::move(keys)) {
   for (auto at = keys_.begin(); at != keys_.end();) {
     const LaunchValue* v = r_.file().find(at->second);
     const bool off = v != nullptr && v->kind == LaunchValue::Kind::flag && v->text == "false";
     if (off) r_.without_effect(at->second, "it is off");
     at = off || v == nullptr || v->kind == LaunchValue::Kind::none ? keys_.erase(at) : std::next(at);
+  }
+  for (const auto& [flag, key] : inverted) {
+    const LaunchValue* v = r_.file().find(key);
+    if (v != nullptr && v->text == "false")
+      keys_[flag] = key;
+    else
+      r_.without_effect(key, "it is the default");
   }
 }
 

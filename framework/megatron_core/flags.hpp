@@ -17,7 +17,8 @@ class MegatronFlags {
  public:
   /// The keys of the file by the flags that they are; keys that are none are left out.
   using Keys = std::map<std::string, std::string, std::less<>>;
-  MegatronFlags(LaunchReading&, Keys);
+  /// `inverted` are switches that a file turns on with false.
+  MegatronFlags(LaunchReading&, Keys, const Keys& inverted = {});
 
   [[nodiscard]] LaunchReading& reading() { return r_; }
   [[nodiscard]] bool has(std::string_view flag) const { return keys_.contains(flag); }

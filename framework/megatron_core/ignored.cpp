@@ -249,6 +249,8 @@ void ignore_megatron_flags(MegatronFlags& f) {
                     "--keep-fp8-transpose-cache",
                     "--mscale*",
                     "--rotary-scaling-factor",
+                    "--rope-type",
+                    "--DDP-impl",
                     "--yarn-*",
                     "--no-yarn-*",
                     "--beta-fast",
@@ -309,6 +311,9 @@ void ignore_megatron_flags(MegatronFlags& f) {
                    "plans do not say it: communication that the program hides is in its software's costs");
   f.without_effect({"--inference-*",
                     "--rl-*",
+                    "--no-rl-*",
+                    "--export-*",
+                    "--modelopt-*",
                     "--grpo-*",
                     "--langrl-*",
                     "--flash-decode",

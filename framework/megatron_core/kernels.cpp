@@ -45,7 +45,8 @@ void selective(MegatronFlags& f, bool flash) {
 }
 
 void full(MegatronFlags& f, const std::vector<std::uint64_t>& stages) {
-  f.set("--recompute-granularity", "plan.recompute", "\"full\"");
+  f.set(f.has("--recompute-granularity") ? "--recompute-granularity" : "--checkpoint-activations", "plan.recompute",
+        "\"full\"");
   const auto method = f.word("--recompute-method", {"uniform", "block"});
   const std::uint64_t count = f.whole("--recompute-num-layers", 1).value_or(1);
   f.take("--recompute-method", "recomputed layers");
@@ -79,7 +80,7 @@ void read_megatron_kernels(MegatronFlags& f, const std::vector<std::uint64_t>& s
     selective(f, flash);
   if (f.on("--moe-layer-recompute"))
     f.refuse("--moe-layer-recompute", "the experts' part of layers is recomputed", "nothing");
-  f.without_effect({"--recompute-*", "--distribute-saved-activations"}, "nothing is recomputed");
+  f.without_effect({"--recompute-*", "--checkpoint-*", "--distribute-saved-activations"}, "nothing is recomputed");
 }
 
 }  // namespace orrery

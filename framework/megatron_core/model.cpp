@@ -21,8 +21,8 @@ class Model {
     const auto layers = size("--num-layers", "layers"), hidden = size("--hidden-size", "the width of the stream"),
                heads = size("--num-attention-heads", "attention heads");
     if (!layers || !hidden || !heads) {
-      if (!r_.options().model) absent(layers.has_value(), hidden.has_value());
-      return;
+      if (r_.known_model() == nullptr) absent(layers.has_value(), hidden.has_value());
+      return elsewhere();
     }
     m_.layers = *layers, m_.hidden = *hidden, m_.heads = m_.kv_heads = *heads;
     m_.head_dim = size("--kv-channels", "the width of a head").value_or(m_.hidden / m_.heads);
@@ -58,9 +58,59 @@ class Model {
     return value;
   }
 
+  /// The model's other flags, where its sizes stand elsewhere.
+  void elsewhere() {
+    f_.without_effect({"--num-layers",
+                       "--hidden-size",
+                       "--num-attention-heads",
+                       "--ffn-hidden-size",
+                       "--kv-channels",
+                       "--group-query-attention",
+                       "--num-query-groups",
+                       "--normalization",
+                       "--norm-epsilon",
+                       "--layernorm-epsilon",
+                       "--swiglu",
+                       "--quick-geglu",
+                       "--squared-relu",
+                       "--disable-bias-linear",
+                       "--add-qkv-bias",
+                       "--untie-embeddings-and-output-weights",
+                       "--activation-func-clamp-value",
+                       "--position-embedding-type",
+                       "--use-rotary-position-embeddings",
+                       "--no-position-embedding",
+                       "--rotary-*",
+                       "--use-rope-scaling",
+                       "--rope-*",
+                       "--max-position-embeddings",
+                       "--qk-*",
+                       "--softmax-*",
+                       "--window-*",
+                       "--no-rope-freq",
+                       "--make-vocab-size-divisible-by",
+                       "--padded-vocab-size",
+                       "--vocab-size",
+                       "--multi-latent-attention",
+                       "--q-lora-rank",
+                       "--kv-lora-rank",
+                       "--v-head-dim",
+                       "--num-experts",
+                       "--moe-ffn-hidden-size",
+                       "--moe-layer-freq",
+                       "--moe-shared-expert-intermediate-size",
+                       "--moe-shared-expert-gate",
+                       "--moe-router-*",
+                       "--moe-expert-capacity-factor",
+                       "--original-max-position-embeddings",
+                       "--mtp-num-layers"},
+                      "the model stands elsewhere");
+  }
+
   void absent(bool layers, bool hidden) {
     const char* missing = !layers ? "--num-layers" : !hidden ? "--hidden-size" : "--num-attention-heads";
-    if (f_.has(missing)) return;  // said already
+    if (f_.has(missing)) return;                                         // said already
+    if (!layers && !hidden && !f_.has("--use-checkpoint-args")) return;  // LaunchReading asks for a model
     const bool stored = f_.on("--use-checkpoint-args");
     f_.error(stored ? "--use-checkpoint-args" : missing,
              stored ? std::string("the model's sizes stand in a checkpoint") : fmt::format("{} is missing", missing),

@@ -43,8 +43,23 @@ void read_megatron_args(LaunchReading& r) {
     fields = fields || !key.starts_with("--");
     if (key.starts_with("--")) keys[std::string(key)] = v.key;
   }
+  const auto belongs_to_test = [&] {
+    r.without_effect({"ENV_VARS*", "TEST_TYPE*", "LAUNCHER*", "METRICS*", "MODE", "AFTER_SCRIPT*", "BEFORE_SCRIPT*",
+                      "TEST_EVALUATION*", "SKIP_PYTEST*", "ARTIFACTS*", "OUTPUT_PATH*"},
+                     "it belongs to the test");
+  };
+  if (keys.empty() && fields) {
+    if (r.known_model() == nullptr) {  // sizes alone do not tell the kinds of its layers
+      r.error("MODEL_ARGS", "the model stands in a recipe that the file does not name",
+              {"Give a name or a config.json with --model."});
+      for (const LaunchValue& v : r.file().values) r.without_effect({std::string_view(v.key)}, "nothing is planned");
+      return;
+    }
+    read_bridge_fields(r, table);
+    return belongs_to_test();
+  }
   if (keys.empty()) {
-    r.error("MODEL_ARGS", fields ? "the model stands in a recipe that the file does not name" : "there are no flags");
+    r.error("MODEL_ARGS", "there are no flags");
     for (const LaunchValue& v : r.file().values) r.without_effect({std::string_view(v.key)}, "nothing is planned");
     return;
   }
@@ -55,9 +70,7 @@ void read_megatron_args(LaunchReading& r) {
   }
   MegatronFlags flags(r, std::move(keys));
   read_megatron_flags(flags);
-  r.without_effect({"ENV_VARS*", "TEST_TYPE*", "LAUNCHER*", "METRICS*", "MODE", "AFTER_SCRIPT*", "BEFORE_SCRIPT*",
-                    "TEST_EVALUATION*", "SKIP_PYTEST*", "ARTIFACTS*", "OUTPUT_PATH*"},
-                   "it belongs to the test");
+  belongs_to_test();
 }
 
 }  // namespace orrery

@@ -15,6 +15,13 @@ namespace orrery {
 /// Megatron-Bridge or NeMo.
 [[nodiscard]] bool is_megatron_script(const LaunchFile&);
 [[nodiscard]] bool is_megatron_args(const LaunchFile&);
+[[nodiscard]] bool is_megatron_bridge(const LaunchFile&);
+void read_megatron_bridge(LaunchReading&);
+/// Assignments to fields of a configuration in Python ("cfg.model.x = 4").
+[[nodiscard]] bool is_bridge_python(const LaunchFile&);
+void read_bridge_python(LaunchReading&);
+/// Reads the fields behind a table's name ("MODEL_ARGS.").
+void read_bridge_fields(LaunchReading&, std::string_view table);
 void read_megatron_script(LaunchReading&);
 void read_megatron_args(LaunchReading&);
 

@@ -40,8 +40,13 @@ Framework megatron_core() {
           .formats = {{"megatron-script", "a script of Megatron-LM", LaunchSyntax::flags, is_megatron_script,
                        read_megatron_script},
                       {"megatron-args", "arguments of a Megatron-LM test", LaunchSyntax::yaml, is_megatron_args,
-                       read_megatron_args}},
-          .writings = {{"megatron", "a script of Megatron-LM", write_megatron_script}}};
+                       read_megatron_args},
+                      {"megatron-bridge", "overrides of Megatron-Bridge", LaunchSyntax::flags, is_megatron_bridge,
+                       read_megatron_bridge},
+                      {"megatron-bridge-python", "settings of Megatron-Bridge", LaunchSyntax::python, is_bridge_python,
+                       read_bridge_python}},
+          .writings = {{"megatron", "a script of Megatron-LM", write_megatron_script},
+                       {"megatron-bridge", "overrides of Megatron-Bridge", write_megatron_bridge}}};
 }
 
 }  // namespace orrery

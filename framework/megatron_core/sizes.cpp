@@ -113,6 +113,10 @@ LaunchSizes read_megatron_sizes(MegatronFlags& f) {
     out.replica = {*n, f.key("--num-distributed-optimizer-instances")};
   f.take("--num-distributed-optimizer-instances", "whole copies of what is sharded");
   out.gpus = launcher_gpus(r);
+  const auto devices = f.whole("--devices", 1, plan_size_limit), nodes = f.whole("--num-nodes", 1, plan_size_limit);
+  if (devices && !out.gpus) out.gpus = Size{*devices * nodes.value_or(1), f.key("--devices")};
+  f.take("--devices", "the number of GPUs");
+  f.take("--num-nodes", "the number of GPUs");
   if (r.options().gpus) out.gpus = Size{*r.options().gpus, ""};
   out.expert = expert(f, out);
   out.micro = said(f, "--micro-batch-size");

@@ -49,4 +49,7 @@ struct LaunchFlag {
 /// of steps stand in it as they suit a trial, and are to be replaced.
 [[nodiscard]] std::optional<std::string> write_megatron_script(const PlannedRun&, Diagnostics&);
 
+/// The same for Megatron-Bridge: torchrun with a recipe's name, which is to be replaced, and the plan as overrides.
+[[nodiscard]] std::optional<std::string> write_megatron_bridge(const PlannedRun&, Diagnostics&);
+
 }  // namespace orrery

@@ -121,6 +121,8 @@ TEST_CASE("The launch is the command with the most flags, however it is called",
   CHECK(text(flags("srun -N 2 --ntasks-per-node 4 bash -c \"python train.py --a 7\"\n"), "--a") == "7");
   CHECK(text(flags("srun -N 2 --ntasks-per-node 4 bash -c \"python train.py --a 7\"\n"), "launcher.gpus") == "8");
   CHECK(text(flags("--a 1\n--b 2\n"), "--b") == "2");
+  CHECK(text(flags("A=(\"--a 7\" '--b 1')\npython t.py ${A[@]}\n"), "--a") == "7");
+  CHECK(text(flags("A=(\"--a 7\" '--b 1')\npython t.py \"${A[@]}\"\n"), "--b") == "1");
   CHECK(text(flags("ARGS=(--a 1)\nMORE=(--b 2)\n"), "--b") == "2");
   CHECK(text(flags("cat <<EOF > x\npython y.py --a 1 --b 2\nEOF\npython z.py --a 3\n"), "--a") == "3");
 }

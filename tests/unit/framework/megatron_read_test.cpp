@@ -165,3 +165,81 @@ TEST_CASE("A script's variables that matter are asked for by name", "[framework]
   CHECK(given.run->run.plan.mesh.size(Axis::tensor) == 2);
   CHECK(given.run->run.plan.mesh.size(Axis::data) == 4);
 }
+
+TEST_CASE("Overrides of Megatron-Bridge and NeMo are flags under dotted names", "[framework][megatron]") {
+  const Launched l = launched(
+      "torchrun --nproc_per_node 8 run_recipe.py --recipe llama3_8b_pretrain_config mixed_precision=bf16_mixed \\\n"
+      "  model.tensor_model_parallel_size=4 train.global_batch_size=128 train.micro_batch_size=1 \\\n"
+      "  dataset.seq_length=8192 ddp.overlap_grad_reduce=false checkpoint.save=/tmp/x\n",
+      "run.sh");
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  CHECK(l.run->format == "overrides of Megatron-Bridge");
+  CHECK(l.run->run.model_reference == "llama-3-8b");
+  CHECK(l.run->run.plan.mesh.size(Axis::tensor) == 4);
+  CHECK(l.run->run.plan.mesh.size(Axis::data) == 2);
+  CHECK(l.run->run.plan.zero_stage == 1);  // as recipes have it
+  CHECK(l.run->run.plan.overlap_gradients == false);
+  CHECK(l.run->run.workload.hidden_dropout == 0.0);
+  const Launched nemo = launched(
+      "MODEL_ARGS:\n  trainer.num_nodes: 1\n  trainer.devices: 8\n"
+      "  trainer.strategy.tensor_model_parallel_size: 2\n  data.global_batch_size: 16\n  data.micro_batch_size: 1\n"
+      "  data.seq_length: 2048\n  trainer.max_steps: 5\n",
+      "model_config.yaml", with_model("llama-3-8b"));
+  INFO(render(nemo.diagnostics));
+  REQUIRE(nemo.run);
+  CHECK(nemo.run->run.plan.mesh.size(Axis::data) == 4);
+  CHECK(nemo.run->run.workload.sequence_length == 2048);
+}
+
+TEST_CASE("A model that stands elsewhere takes no shape from the flags", "[framework][megatron]") {
+  const Launched l = launched(
+      "--use-checkpoint-args\n--tensor-model-parallel-size 2\n--swiglu\n--norm-epsilon 1e-6\n--seq-length 4096\n"
+      "--micro-batch-size 1\n--global-batch-size 16\n--bf16\n",
+      "flags", with_model("llama-3-8b", 8));
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  CHECK(l.run->run.model.norm_epsilon == 1e-5);  // Llama-3's own
+  CHECK(l.said("--norm-epsilon", Kind::without_effect));
+}
+
+TEST_CASE("Assignments to a configuration are the fields that they set", "[framework][megatron]") {
+  LaunchFile file;
+  file.syntax = LaunchSyntax::python;
+  const auto add = [&](const char* key, LaunchValue::Kind kind, const char* text) {
+    LaunchValue v;
+    v.key = key;
+    v.kind = kind;
+    v.text = text;
+    v.position = {static_cast<std::uint32_t>(file.values.size() + 1), 1};
+    file.values.push_back(v);
+  };
+  add("cfg.model.tensor_model_parallel_size", LaunchValue::Kind::number, "2");
+  add("cfg.model.virtual_pipeline_model_parallel_size", LaunchValue::Kind::none, "");
+  add("cfg.train.global_batch_size", LaunchValue::Kind::number, "16");
+  add("cfg.model.sequence_parallel", LaunchValue::Kind::flag, "true");
+  add("cfg.mixed_precision", LaunchValue::Kind::text, "bf16_with_fp8_current_scaling_mixed");
+  REQUIRE(is_bridge_python(file));
+  Diagnostics d;
+  const Library library = test::shipped_library();
+  const LaunchOptions options = with_model("llama-3-8b", 8);
+  LaunchReading r(file, options, library, d);
+  read_bridge_python(r);
+  const auto run = r.finish("megatron-core", "settings");
+  INFO(render(d));
+  REQUIRE(run);
+  CHECK(run->run.plan.mesh.size(Axis::tensor) == 2);
+  CHECK(run->run.plan.sequence_parallel);
+  CHECK(run->run.workload.precision == Precision::fp8);
+  CHECK(run->run.workload.global_batch == 16);
+}
+
+TEST_CASE("Sizes beside an unnamed recipe are no model", "[framework][megatron]") {
+  const Launched l = launched(
+      "MODEL_ARGS:\n  trainer.devices: 8\n  trainer.strategy.expert_model_parallel_size: 4\n"
+      "  model.config.num_layers: 12\n  model.config.hidden_size: 768\n  model.config.num_attention_heads: 16\n",
+      "model_config.yaml");
+  CHECK_FALSE(l.run);
+  REQUIRE(l.diagnostics.size() == 1);
+  CHECK(l.diagnostics.list()[0].message == "the model stands in a recipe that the file does not name");
+}

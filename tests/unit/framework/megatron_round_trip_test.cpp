@@ -197,6 +197,38 @@ TEST_CASE("What Megatron-LM's flags say of a plan, they say again when read", "[
   CHECK(refused >= 20);  // sharded weights with a pipeline, copies without shards
 }
 
+TEST_CASE("Megatron-Bridge's overrides say what the flags say", "[framework][megatron]") {
+  int written = 0;
+  for (const PlannedRun& r : samples()) {
+    Diagnostics wrong;
+    check(r.plan, r.model, r.workload, nullptr, wrong);
+    if (!wrong.empty()) continue;
+    const Framework& f = *framework_named("megatron-core");
+    const auto text = f.writings[1].write(r, wrong);
+    if (!text) continue;
+    ++written;
+    LaunchOptions options;
+    options.gpus = static_cast<std::uint32_t>(r.plan.mesh.size());
+    const Launched l = launched(*text, "run.sh", options);
+    INFO(*text);
+    INFO(render(l.diagnostics));
+    REQUIRE(l.run);
+    CHECK_FALSE(l.run->has(LaunchNote::Kind::not_expressible));
+    const Plan &a = r.plan, &b = l.run->run.plan;
+    CHECK(order_of(a.mesh) == order_of(b.mesh));
+    for (const Axis axis : order_of(a.mesh)) CHECK(a.mesh.size(axis) == b.mesh.size(axis));
+    CHECK(a.chunks == b.chunks);
+    CHECK(a.zero_stage == b.zero_stage);
+    CHECK(a.recompute == b.recompute);
+    CHECK(a.attention == b.attention);
+    CHECK(r.workload.precision == l.run->run.workload.precision);
+    CHECK(gradient_dtype(r.workload) == gradient_dtype(l.run->run.workload));
+    CHECK(r.workload.optimizer == l.run->run.workload.optimizer);
+    CHECK(shape(r.model) == shape(l.run->run.model));
+  }
+  CHECK(written >= 60);
+}
+
 TEST_CASE("What Megatron-LM is said to launch, its writer writes", "[framework][megatron]") {
   const Framework& f = *framework_named("megatron-core");
   Diagnostics d;
