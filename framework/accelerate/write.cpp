@@ -24,7 +24,7 @@ void refuse(const PlannedRun& run, PlanRefusals& no) {
   if (gradient_dtype(run.workload) != DType::f32) {
     no.refuse("workload.gradient_dtype", "gradient-dtype", "FSDP sums gradients in fp32", {"Leave out gradient_dtype."});
   }
-  if (p.zero_stage == 1 || p.zero_stage == 2) {
+  if ((p.zero_stage == 1 || p.zero_stage == 2) && shard_axes_of(p).count > 0) {
     no.refuse("plan.zero_stage", "zero", "FSDP shards weights too, or nothing",
               {fmt::format("zero_stage is {}.", p.zero_stage), "Set it to 3 or 0, or write a DeepSpeed configuration."});
   }

@@ -127,14 +127,19 @@ void read_colossal_python(LaunchReading& r) {
     const std::string path = path_of(r.file(), name);
     if (path.empty()) continue;
     if (!first.empty()) {
-      const LaunchValue* v = r.file().find(path);
-      r.error(v == nullptr ? path : v->key, fmt::format("the text makes {} and {}", first, name),
-              {"A plan has one of them: leave the other out."});
-      break;
+      const auto& all = r.file().values;
+      const auto is_argument = [&](const LaunchValue& v) { return v.key == path || v.key.starts_with(path + "."); };
+      const std::string key = std::find_if(all.begin(), all.end(), is_argument)->key;
+      r.error(key, fmt::format("the text makes {} and {}", first, name), {"A plan has one of them: leave the other out."});
+      for (const LaunchValue& v : all) {
+        const std::string other = v.key;
+        if (is_argument(v)) r.without_effect({other}, "it is the other plugin's");
+      }
+      continue;
     }
     first = name;
     ColossalPlugin p{r, name, path};
-    r.take(path, fmt::format("the plugin {}", name));
+    if (r.file().find(path) != nullptr) r.take(path, fmt::format("the plugin {}", name));
     LaunchSizes sizes;
     sizes.order = {"data", "pipeline", "tensor"};
     read_colossal_types(p);

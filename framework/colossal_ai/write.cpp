@@ -42,6 +42,8 @@ class Writer {
   [[nodiscard]] bool moe() const { return size(Axis::expert) > 1; }
   [[nodiscard]] bool ring() const { return size(Axis::context) > 1 && p_.context == ContextAlgorithm::ring; }
   [[nodiscard]] bool stages() const { return size(Axis::pipeline) > 1; }
+  /// ZeRO's stage; 0 where no ranks share states.
+  [[nodiscard]] std::uint32_t zero() const { return shard_axes_of(p_).count > 0 ? p_.zero_stage : 0; }
   template <class T>
   void argument(const char* name, const T& value) {
     arguments_ += fmt::format("    {}={},\n", name, value);
@@ -57,11 +59,11 @@ class Writer {
     no_.on_host();
     no_.usual_moments();
     no_.single(Axis::replica, "HybridParallelPlugin has one data axis");
-    if (p_.zero_stage == 3) {
+    if (zero() == 3) {
       no_.refuse("plan.zero_stage", "zero", "HybridParallelPlugin shards states and gradients",
                  {"zero_stage is 3.", "Set it to 2."});
     }
-    if (p_.zero_stage == 2 && (stages() || moe())) {
+    if (zero() == 2 && (stages() || moe())) {
       no_.refuse("plan.zero_stage", "zero", "Colossal-AI's pipelines and experts stop at ZeRO-1", {"Set zero_stage to 1."});
     }
     if (stages() && p_.schedule != ScheduleName::one_f_one_b && p_.schedule != ScheduleName::interleaved &&
@@ -83,16 +85,16 @@ class Writer {
                  {"Leave out offload_activations."});
     }
     const std::uint32_t states = p_.offload_states.value_or(0);
-    if (states > 0 && (states < 8 || p_.zero_stage == 0)) {
+    if (states > 0 && (states < 8 || zero() == 0)) {
       no_.refuse("plan.offload_states", "offload", "the plugin offloads all states or none, with ZeRO",
                  {fmt::format("offload_states is {}.", states), "Set it to 0 or 8."});
     }
     if (shard_axes_of(p_).count > 0) {
       const bool overlap = p_.overlap_gradients.value_or(true);
-      if (overlap && (stages() || (moe() && p_.zero_stage > 0))) {
+      if (overlap && (stages() || (moe() && zero() > 0))) {
         no_.refuse("plan.overlap_gradients", "overlap", "the plugin sums gradients behind a pipeline's last backward pass",
                    {"Set overlap_gradients to false."});
-      } else if (!overlap && !stages() && p_.zero_stage == 0) {
+      } else if (!overlap && !stages() && zero() == 0) {
         no_.refuse("plan.overlap_gradients", "overlap", "PyTorch's DDP reduces gradients beside the backward pass",
                    {"Set overlap_gradients to true."});
       }
@@ -170,15 +172,15 @@ class Writer {
   }
 
   void states() {
-    argument("zero_stage", p_.zero_stage);
-    if (p_.zero_stage > 0) {
+    argument("zero_stage", zero());
+    if (zero() > 0) {
       const bool overlap = p_.overlap_gradients.value_or(true);
       if (!moe() && !stages()) flag("overlap_communication", overlap);
       if (p_.offload_states.value_or(0) == 8) flag("cpu_offload", true);
     }
     const double mega = 1024.0 * 1024.0;
-    const double unit = p_.zero_stage == 0 ? mega : mega * (w_.precision == Precision::fp32 ? 4.0 : 2.0);
-    argument(p_.zero_stage > 0 ? "zero_bucket_size_in_m" : "ddp_bucket_cap_mb",
+    const double unit = zero() == 0 ? mega : mega * (w_.precision == Precision::fp32 ? 4.0 : 2.0);
+    argument(zero() > 0 ? "zero_bucket_size_in_m" : "ddp_bucket_cap_mb",
              std::max<std::int64_t>(1, std::llround(p_.gradient_bucket->base() / unit)));
     if (p_.recompute != Recompute::full) return;
     std::string config = "gradient_checkpointing_ratio=1.0";

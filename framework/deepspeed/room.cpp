@@ -2,7 +2,7 @@
 #include "framework/deepspeed/write.hpp"
 #include "framework/rooms.hpp"
 
-// DeepSpeed: ZeRO with offload, launched with a JSON configuration.
+// DeepSpeed: ZeRO with offload, launched with a JSON configuration. 1048576 recomputed layers are all of them.
 
 namespace orrery {
 
@@ -12,7 +12,7 @@ Framework deepspeed() {
       .title = "DeepSpeed",
       .software = "",
       .abilities = "pipeline=1 chunks=1 tensor=1d sequence_parallel=off context=ulysses recompute=none,full "
-                   "recompute_layers=0 offload_parameters=none offload_activations=none,all activations_tier=host "
+                   "recompute_layers=1048576 offload_parameters=none offload_activations=none,all activations_tier=host "
                    "reshard_after_forward=on parameter_chunk=none",
       .rules = {{"zero=0,1,2", "replica=1", "MiCS, which has replicas, shards as ZeRO-3 does"},
                 {"zero=0", "overlap_gradients=off", "without ZeRO gradients are summed behind the backward pass"},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -156,7 +157,9 @@ class Tokens {
 
 class Literals {
  public:
-  Literals(std::vector<Token> tokens, std::vector<LaunchValue>& into) : t_(std::move(tokens)), into_(into) {}
+  using Variables = std::map<std::string, std::string, std::less<>>;
+  Literals(std::vector<Token> tokens, const Variables& variables, std::vector<LaunchValue>& into)
+      : t_(std::move(tokens)), variables_(variables), into_(into) {}
 
   bool read() {
     while (!is(Token::Kind::end) && into_.size() < launch_value_limit) statement();
@@ -377,12 +380,30 @@ class Literals {
       }
       return false;
     }
+    if (given(name, v)) return true;
     // A type or a constant of a class: "torch.bfloat16", "ShardingStrategy.FULL_SHARD".
     const std::string_view end = last(name);
     const bool constant = std::all_of(end.begin(), end.end(), [](char c) { return is_name(c) && (c < 'a' || c > 'z'); });
     if (name.find('.') == std::string::npos || (!constant && !name.starts_with("torch."))) return false;
     v.kind = Kind::text;
     v.text = name;
+    return true;
+  }
+
+  /// The value of a name: the one that a person gives, else the literal assigned last.
+  bool given(const std::string& name, LaunchValue& v) const {
+    const Position place = v.position;
+    if (const auto at = variables_.find(name); at != variables_.end()) {
+      const bool flag = at->second == "True" || at->second == "False" || at->second == "true" || at->second == "false";
+      v.kind = flag ? Kind::flag : is_launch_number(at->second) ? Kind::number : Kind::text;
+      v.text = flag ? (std::tolower(at->second.front()) == 't' ? "true" : "false") : at->second;
+      return true;
+    }
+    const auto at = std::find_if(into_.rbegin(), into_.rend(), [&](const LaunchValue& a) { return a.key == name; });
+    if (at == into_.rend() || !at->unknown.empty()) return false;
+    v = *at;
+    v.key.clear();
+    v.position = place;
     return true;
   }
 
@@ -449,15 +470,18 @@ class Literals {
   }
 
   std::vector<Token> t_;
+  const Variables& variables_;
   std::vector<LaunchValue>& into_;
   std::size_t at_ = 0;
 };
 
 }  // namespace
 
-std::optional<LaunchFile> parse_launch_python(std::string text, std::string file, Diagnostics& d) {
+std::optional<LaunchFile> parse_launch_python(std::string text, std::string file,
+                                              const std::map<std::string, std::string, std::less<>>& variables,
+                                              Diagnostics& d) {
   LaunchFile out{LaunchSyntax::python, {std::move(file), std::move(text), {}}, {}};
-  if (Literals(Tokens(out.origin.text).all(), out.values).read()) return out;
+  if (Literals(Tokens(out.origin.text).all(), variables, out.values).read()) return out;
   d.error_at(out.origin, {1, 1}, "launch.size", "the file has too many values",
              {fmt::format("At most {} are read.", launch_value_limit)});
   return std::nullopt;
