@@ -12,7 +12,8 @@
 namespace orrery {
 
 bool is_deepspeed_json(const LaunchFile& file) {
-  for (const char* key : {"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size"}) {
+  for (const char* key :
+       {"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "fp16.enabled", "bf16.enabled"}) {
     if (file.has(key)) return true;
   }
   return false;
@@ -63,7 +64,16 @@ void put_replicas(DeepSpeedKeys& k, LaunchSizes& sizes, std::uint64_t shard) {
 
 void read_deepspeed(LaunchReading& r, const DeepSpeedOutside& outside) {
   DeepSpeedKeys k(r);
-  const std::uint64_t stage = k.whole("zero_optimization.stage").value_or(0);
+  // Old files have the switch alone, which is ZeRO-1 (zero/config.py, read_zero_config_deprecated).
+  constexpr const char* old = "zero_optimization";
+  const LaunchValue* alone = r.value(old);
+  const bool is_switch = alone != nullptr && alone->kind == LaunchValue::Kind::flag;
+  const bool on = is_switch && alone->text == "true";
+  if (is_switch)
+    r.set(old, "plan.zero_stage", on ? "1" : "0");
+  else if (alone != nullptr)
+    r.take(old, "no ZeRO");
+  const std::uint64_t stage = k.whole("zero_optimization.stage").value_or(on ? 1 : 0);
   if (stage > 3) {
     r.error("zero_optimization.stage", "ZeRO has no such stage",
             {fmt::format("stage is {}; it is from 0 to 3.", stage)});

@@ -30,9 +30,9 @@ class Sizes {
   void put() {
     if (!axis(s_.tensor, "tensor") || !axis(s_.pipeline, "pipeline") || !axis(s_.context, "context") ||
         !axis(s_.expert, "expert") || !axis(s_.replica, "replica")) {
-      return;
+      return leave();
     }
-    if (!put_devices() || !put_batch()) return;
+    if (!put_devices() || !put_batch()) return leave();
     put_sequence();
     std::string order;
     for (const std::string& name : s_.order) {
@@ -43,6 +43,14 @@ class Sizes {
   }
 
  private:
+  /// After a mistake: the other sizes are no unknown keys.
+  void leave() {
+    for (const Size& size : {s_.tensor, s_.pipeline, s_.context, s_.expert, s_.replica}) r_.take(size.from, "");
+    for (const std::optional<Size>& size : {s_.data, s_.gpus, s_.micro, s_.accumulation, s_.batch, s_.sequence}) {
+      if (size) r_.take(size->from, "");
+    }
+  }
+
   /// Puts a size of an axis in place; one that nothing says is left out.
   bool axis(const Size& size, const char* name) {
     if (size.value == 0 || size.value > plan_size_limit) {

@@ -28,8 +28,8 @@ void check_all(const char* name, const char* model, const char* file, bool gives
 
 // What has no effect in a plan (buckets and overlap of a rank that shares nothing, say) need not come back.
 TEST_CASE("DeepSpeed reads what it writes, for every plan within its abilities", "[framework][deepspeed]") {
-  check_all("deepspeed", "llama-3-8b", "ds.json", false,
-            {Axis::replica, Axis::data, Axis::context, Axis::tensor}, 100, {"plan.overlap_gradients"});
+  check_all("deepspeed", "llama-3-8b", "ds.json", false, {Axis::replica, Axis::data, Axis::context, Axis::tensor}, 100,
+            {"plan.overlap_gradients"});
 }
 
 TEST_CASE("Accelerate reads what it writes, for every plan within its abilities", "[framework][accelerate]") {

@@ -57,7 +57,8 @@ inline void each_plan(const std::string& model, const std::vector<Axis>& order,
       p.prefetch = static_cast<std::uint32_t>(one_of({0, 1}));
     }
     if (p.mesh.size(Axis::pipeline) > 1) {
-      p.schedule = std::vector{ScheduleName::one_f_one_b, ScheduleName::interleaved, ScheduleName::zb_v}[one_of({0, 1, 2})];
+      p.schedule =
+          std::vector{ScheduleName::one_f_one_b, ScheduleName::interleaved, ScheduleName::zb_v}[one_of({0, 1, 2})];
       if (p.schedule != ScheduleName::one_f_one_b) p.chunks = 2;
     }
     const std::uint32_t stages = p.mesh.size(Axis::pipeline) * p.chunks;
@@ -65,7 +66,8 @@ inline void each_plan(const std::string& model, const std::vector<Axis>& order,
     layers.front() += static_cast<std::uint32_t>(run.model.layers) % stages;
     if (stages > 1 && one_of({0, 1}) != 0) --layers.front(), ++layers.back();
     if (p.mesh.size(Axis::context) > 1) {
-      p.context = std::vector{ContextAlgorithm::all_gather, ContextAlgorithm::ring, ContextAlgorithm::ulysses}[one_of({0, 1, 2})];
+      p.context = std::vector{ContextAlgorithm::all_gather, ContextAlgorithm::ring,
+                              ContextAlgorithm::ulysses}[one_of({0, 1, 2})];
       p.zigzag = p.context != ContextAlgorithm::ulysses && one_of({0, 1}) != 0;
     }
     p.sequence_parallel = p.mesh.size(Axis::tensor) > 1 && one_of({0, 1}) != 0;
@@ -114,7 +116,8 @@ inline std::vector<std::string> differences(const PlannedRun& written, const Pla
   return out;
 }
 
-/// Writes a run with a framework's writing and reads it again; batch and sequence are given where files do not say them.
+/// Writes a run with a framework's writing and reads it again; batch and sequence are given where files do not say
+/// them.
 inline Launched written_and_read(const Framework& f, const PlannedRun& run, const std::string& file, bool gives_batch) {
   Diagnostics d;
   const auto text = f.writings.front().write(run, d);
@@ -124,7 +127,8 @@ inline Launched written_and_read(const Framework& f, const PlannedRun& run, cons
   options.set["sequence"] = std::to_string(run.workload.sequence_length);
   if (gives_batch) {
     options.set["batch"] = std::to_string(run.workload.global_batch);
-    if (text->find("microbatch_size") == std::string::npos) options.set["mbs"] = std::to_string(run.plan.microbatch_size);
+    if (text->find("microbatch_size") == std::string::npos)
+      options.set["mbs"] = std::to_string(run.plan.microbatch_size);
   }
   Launched out = launched(*text, file, options);
   INFO(*text);
