@@ -75,7 +75,7 @@ void read_layers(const ColossalPlugin& p, std::uint64_t stages) {
   const LaunchValue* v = p.value("num_layers_per_stage");
   const ModelSpec* model = p.r.known_model();
   if (v == nullptr) {
-    if (model != nullptr && stages <= model->layers && model->layers % stages != 0) {
+    if (model != nullptr && stages > 0 && stages <= model->layers && model->layers % stages != 0) {
       p.r.assume("plan.stage_layers", fmt::format("[{}]", fmt::join(even_split(model->layers, stages), ", ")),
                  "the stages in the middle have what is over");
     }
@@ -166,7 +166,7 @@ void read_colossal_checkpoints(const ColossalPlugin& p, std::uint64_t stages, st
     std::vector<std::uint64_t> each;
     if (layers != nullptr) {
       for (const LaunchValue& item : layers->items) each.push_back(std::strtoull(item.text.c_str(), nullptr, 10));
-    } else if (model != nullptr && stages * chunks <= model->layers) {
+    } else if (model != nullptr && stages * chunks > 0 && stages * chunks <= model->layers) {
       each = even_split(model->layers, stages * chunks);
     }
     for (std::uint64_t n : each) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/plan_check.hpp"
 #include "framework/deepspeed/parts.hpp"
 #include "framework/launch/launch_sizes.hpp"
 
@@ -23,6 +24,8 @@ namespace {
 
 using Size = LaunchSizes::Size;
 
+constexpr const char* mics_key = "zero_optimization.mics_shard_size";
+
 std::optional<Size> size_of(DeepSpeedKeys& k, const char* key, const std::optional<std::uint64_t>& outside = {}) {
   if (const auto value = k.whole(key, 1)) return Size{*value, key};
   return outside ? std::optional(Size{*outside, ""}) : std::nullopt;
@@ -42,6 +45,12 @@ void put_replicas(DeepSpeedKeys& k, LaunchSizes& sizes, std::uint64_t shard) {
   LaunchReading& r = k.r;
   std::optional<std::uint64_t> gpus = r.options().gpus;
   if (!gpus && sizes.gpus) gpus = sizes.gpus->value;
+  const double ranks = static_cast<double>(shard) * static_cast<double>(sizes.tensor.value) *
+                       static_cast<double>(sizes.context.value) * static_cast<double>(sizes.expert.value);
+  if (ranks > static_cast<double>(plan_size_limit)) {
+    r.error(mics_key, "a shard of MiCS has too many ranks", {fmt::format("They are {}.", ranks)});
+    return;
+  }
   constexpr std::uint64_t node = 8;
   const std::uint64_t model = sizes.tensor.value * sizes.context.value * sizes.expert.value;
   const std::uint64_t unit = shard * model;
@@ -50,13 +59,12 @@ void put_replicas(DeepSpeedKeys& k, LaunchSizes& sizes, std::uint64_t shard) {
     r.assume("gpus", std::to_string(*gpus), "the file does not say how many GPUs (--gpus)");
     sizes.gpus = Size{*gpus, ""};
   }
-  constexpr const char* key = "zero_optimization.mics_shard_size";
   if (*gpus % unit != 0) {
-    r.error(key, fmt::format("{} GPUs are no multiple of MiCS's shards", *gpus),
+    r.error(mics_key, fmt::format("{} GPUs are no multiple of MiCS's shards", *gpus),
             {fmt::format("A shard has {} ranks.", unit)});
     return;
   }
-  sizes.replica = {*gpus / unit, key};
+  sizes.replica = {*gpus / unit, mics_key};
   sizes.data = Size{shard, ""};
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "framework/deepspeed/parts.hpp"
 
@@ -55,8 +56,8 @@ void read_params(DeepSpeedKeys& k) {
         v->items[1].kind != LaunchValue::Kind::number) {
       r.error(betas, "betas are two numbers");
     } else {
-      r.set(betas, "workload.optimizer.beta1", toml_real(std::stod(v->items[0].text)));
-      r.set(betas, "workload.optimizer.beta2", toml_real(std::stod(v->items[1].text)));
+      r.set(betas, "workload.optimizer.beta1", toml_real(std::strtod(v->items[0].text.c_str(), nullptr)));
+      r.set(betas, "workload.optimizer.beta2", toml_real(std::strtod(v->items[1].text.c_str(), nullptr)));
     }
   }
   if (moments) k.set_real("optimizer.params.eps", "workload.optimizer.epsilon");
