@@ -141,6 +141,13 @@ class Writer {
   [[nodiscard]] std::string imports() const {
     std::string out = fmt::format("from colossalai.booster.plugin import {}\n",
                                   moe() ? "MoeHybridParallelPlugin" : "HybridParallelPlugin");
+    switch (w_.optimizer.kind) {
+      case OptimizerKind::adam: out += "from colossalai.nn.optimizer import HybridAdam\n"; break;
+      case OptimizerKind::lamb: out += "from colossalai.nn.optimizer import FusedLAMB\n"; break;
+      case OptimizerKind::sgd:
+      case OptimizerKind::lars:
+      case OptimizerKind::adafactor: out = "import torch\n" + out; break;
+    }
     if (p_.recompute == Recompute::full) out += "from colossalai.shardformer import PipelineGradientCheckpointConfig\n";
     if (stages() && p_.schedule == ScheduleName::zb_v) {
       out += fmt::format(

@@ -37,6 +37,14 @@ TEST_CASE("Batches that contradict each other are an error", "[framework][deepsp
   CHECK(l.diagnostics.list()[0].code == "launch.value");
 }
 
+TEST_CASE("A batch that accumulation and ranks do not share out is an error", "[framework][deepspeed]") {
+  const std::string text = "{\"train_batch_size\": 4, \"gradient_accumulation_steps\": 2}";
+  CHECK_FALSE(read(text).run);  // 16 ranks
+  const Launched open = launched(text, "ds.json", with_model("llama-3-8b"));
+  REQUIRE(open.run);
+  CHECK(open.run->run.plan.mesh.size(Axis::data) == 2);  // the most GPUs that share it out
+}
+
 TEST_CASE("A key that nobody knows is an error at its line", "[framework][deepspeed]") {
   const Launched l = read("{\"train_batch_size\": 64,\n \"zero_optimisation\": {\"stage\": 2}}");
   CHECK_FALSE(l.run);
