@@ -35,7 +35,7 @@ std::optional<LaunchFile> parsed(LaunchSyntax syntax, const std::string& text, c
     case LaunchSyntax::yaml: return parse_launch_yaml(text, file, d);
     case LaunchSyntax::toml: return parse_launch_toml(text, file, d);
     case LaunchSyntax::flags: return parse_launch_flags(text, file, options.set, d);
-    case LaunchSyntax::python: return parse_launch_python(text, file, d);
+    case LaunchSyntax::python: return parse_launch_python(text, file, options.set, d);
   }
   d.error("launch.kind", fmt::format("{}: no framework here reads files of this syntax yet", file));
   return std::nullopt;

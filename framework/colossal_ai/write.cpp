@@ -15,7 +15,8 @@ namespace {
 
 class Writer {
  public:
-  Writer(const PlannedRun& run, Diagnostics& d) : run_(run), p_(run.plan), w_(run.workload), no_(run, "Colossal-AI", d) {}
+  Writer(const PlannedRun& run, Diagnostics& d)
+      : run_(run), p_(run.plan), w_(run.workload), no_(run, "Colossal-AI", d) {}
 
   std::optional<std::string> text() {
     refuse_plan();
@@ -42,6 +43,8 @@ class Writer {
   [[nodiscard]] bool moe() const { return size(Axis::expert) > 1; }
   [[nodiscard]] bool ring() const { return size(Axis::context) > 1 && p_.context == ContextAlgorithm::ring; }
   [[nodiscard]] bool stages() const { return size(Axis::pipeline) > 1; }
+  /// ZeRO's stage; 0 where no ranks share states.
+  [[nodiscard]] std::uint32_t zero() const { return shard_axes_of(p_).count > 0 ? p_.zero_stage : 0; }
   template <class T>
   void argument(const char* name, const T& value) {
     arguments_ += fmt::format("    {}={},\n", name, value);
@@ -57,21 +60,24 @@ class Writer {
     no_.on_host();
     no_.usual_moments();
     no_.single(Axis::replica, "HybridParallelPlugin has one data axis");
-    if (p_.zero_stage == 3) {
+    if (zero() == 3) {
       no_.refuse("plan.zero_stage", "zero", "HybridParallelPlugin shards states and gradients",
                  {"zero_stage is 3.", "Set it to 2."});
     }
-    if (p_.zero_stage == 2 && (stages() || moe())) {
-      no_.refuse("plan.zero_stage", "zero", "Colossal-AI's pipelines and experts stop at ZeRO-1", {"Set zero_stage to 1."});
+    if (zero() == 2 && (stages() || moe())) {
+      no_.refuse("plan.zero_stage", "zero", "Colossal-AI's pipelines and experts stop at ZeRO-1",
+                 {"Set zero_stage to 1."});
     }
     if (stages() && p_.schedule != ScheduleName::one_f_one_b && p_.schedule != ScheduleName::interleaved &&
         p_.schedule != ScheduleName::zb_v) {
       no_.refuse("plan.schedule", "schedule", "Colossal-AI does not run this schedule",
                  {"Set schedule to 1f1b, interleaved or zb-v."});
     }
-    if (!stages() && p_.chunks > 1) no_.refuse("plan.chunks", "pipeline", "one stage has one chunk", {"Leave out chunks."});
+    if (!stages() && p_.chunks > 1)
+      no_.refuse("plan.chunks", "pipeline", "one stage has one chunk", {"Leave out chunks."});
     if (stages() && p_.schedule == ScheduleName::zb_v && p_.action_times != ActionTimes()) {
-      no_.refuse("plan.action_times", "schedule", "the times of ZB-V's search are the script's", {"Leave out action_times."});
+      no_.refuse("plan.action_times", "schedule", "the times of ZB-V's search are the script's",
+                 {"Leave out action_times."});
     }
     refuse_sequences();
     if (p_.recompute == Recompute::selective) {
@@ -83,16 +89,17 @@ class Writer {
                  {"Leave out offload_activations."});
     }
     const std::uint32_t states = p_.offload_states.value_or(0);
-    if (states > 0 && (states < 8 || p_.zero_stage == 0)) {
+    if (states > 0 && (states < 8 || zero() == 0)) {
       no_.refuse("plan.offload_states", "offload", "the plugin offloads all states or none, with ZeRO",
                  {fmt::format("offload_states is {}.", states), "Set it to 0 or 8."});
     }
     if (shard_axes_of(p_).count > 0) {
       const bool overlap = p_.overlap_gradients.value_or(true);
-      if (overlap && (stages() || (moe() && p_.zero_stage > 0))) {
-        no_.refuse("plan.overlap_gradients", "overlap", "the plugin sums gradients behind a pipeline's last backward pass",
+      if (overlap && (stages() || (moe() && zero() > 0))) {
+        no_.refuse("plan.overlap_gradients", "overlap",
+                   "the plugin sums gradients behind a pipeline's last backward pass",
                    {"Set overlap_gradients to false."});
-      } else if (!overlap && !stages() && p_.zero_stage == 0) {
+      } else if (!overlap && !stages() && zero() == 0) {
         no_.refuse("plan.overlap_gradients", "overlap", "PyTorch's DDP reduces gradients beside the backward pass",
                    {"Set overlap_gradients to true."});
       }
@@ -134,6 +141,13 @@ class Writer {
   [[nodiscard]] std::string imports() const {
     std::string out = fmt::format("from colossalai.booster.plugin import {}\n",
                                   moe() ? "MoeHybridParallelPlugin" : "HybridParallelPlugin");
+    switch (w_.optimizer.kind) {
+      case OptimizerKind::adam: out += "from colossalai.nn.optimizer import HybridAdam\n"; break;
+      case OptimizerKind::lamb: out += "from colossalai.nn.optimizer import FusedLAMB\n"; break;
+      case OptimizerKind::sgd:
+      case OptimizerKind::lars:
+      case OptimizerKind::adafactor: out = "import torch\n" + out; break;
+    }
     if (p_.recompute == Recompute::full) out += "from colossalai.shardformer import PipelineGradientCheckpointConfig\n";
     if (stages() && p_.schedule == ScheduleName::zb_v) {
       out += fmt::format(
@@ -170,22 +184,23 @@ class Writer {
   }
 
   void states() {
-    argument("zero_stage", p_.zero_stage);
-    if (p_.zero_stage > 0) {
+    argument("zero_stage", zero());
+    if (zero() > 0) {
       const bool overlap = p_.overlap_gradients.value_or(true);
       if (!moe() && !stages()) flag("overlap_communication", overlap);
       if (p_.offload_states.value_or(0) == 8) flag("cpu_offload", true);
     }
     const double mega = 1024.0 * 1024.0;
-    const double unit = p_.zero_stage == 0 ? mega : mega * (w_.precision == Precision::fp32 ? 4.0 : 2.0);
-    argument(p_.zero_stage > 0 ? "zero_bucket_size_in_m" : "ddp_bucket_cap_mb",
+    const double unit = zero() == 0 ? mega : mega * (w_.precision == Precision::fp32 ? 4.0 : 2.0);
+    argument(zero() > 0 ? "zero_bucket_size_in_m" : "ddp_bucket_cap_mb",
              std::max<std::int64_t>(1, std::llround(p_.gradient_bucket->base() / unit)));
     if (p_.recompute != Recompute::full) return;
     std::string config = "gradient_checkpointing_ratio=1.0";
     if (p_.recompute_layers) {
       std::vector<std::uint32_t> counts = *p_.recompute_layers;
       // On a V the second chunk's numbers stand in the order of ranks, not of the model.
-      if (stages() && p_.schedule == ScheduleName::zb_v) std::reverse(counts.begin() + size(Axis::pipeline), counts.end());
+      if (stages() && p_.schedule == ScheduleName::zb_v)
+        std::reverse(counts.begin() + size(Axis::pipeline), counts.end());
       config = fmt::format("num_ckpt_layers_per_stage=[{}]", fmt::join(counts, ", "));
     }
     argument("gradient_checkpoint_config", fmt::format("PipelineGradientCheckpointConfig({})", config));
@@ -208,13 +223,13 @@ class Writer {
     switch (o.kind) {
       case OptimizerKind::adam:
       case OptimizerKind::lamb:
-        return fmt::format(
-            "optimizer = {}(model.parameters(), lr={}, betas=({}, {}), eps={}, weight_decay={})\n",
-            o.kind == OptimizerKind::adam ? "HybridAdam" : "FusedLAMB", o.learning_rate, o.beta1, o.beta2, o.epsilon,
-            o.weight_decay);
+        return fmt::format("optimizer = {}(model.parameters(), lr={}, betas=({}, {}), eps={}, weight_decay={})\n",
+                           o.kind == OptimizerKind::adam ? "HybridAdam" : "FusedLAMB", o.learning_rate, o.beta1,
+                           o.beta2, o.epsilon, o.weight_decay);
       case OptimizerKind::sgd:
         if (o.weight_decay != 0.0) {
-          no_.refuse("workload.weight_decay", "optimizer", "the weight decay of PyTorch's SGD is a part of the gradient",
+          no_.refuse("workload.weight_decay", "optimizer",
+                     "the weight decay of PyTorch's SGD is a part of the gradient",
                      {fmt::format("weight_decay is {}; here it is decoupled from momentum.", o.weight_decay),
                       "Set weight_decay to 0, or use adam."});
         }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/plan_check.hpp"
 #include "framework/deepspeed/parts.hpp"
 #include "framework/launch/launch_sizes.hpp"
 
@@ -12,7 +13,8 @@
 namespace orrery {
 
 bool is_deepspeed_json(const LaunchFile& file) {
-  for (const char* key : {"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size"}) {
+  for (const char* key :
+       {"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "fp16.enabled", "bf16.enabled"}) {
     if (file.has(key)) return true;
   }
   return false;
@@ -21,6 +23,8 @@ bool is_deepspeed_json(const LaunchFile& file) {
 namespace {
 
 using Size = LaunchSizes::Size;
+
+constexpr const char* mics_key = "zero_optimization.mics_shard_size";
 
 std::optional<Size> size_of(DeepSpeedKeys& k, const char* key, const std::optional<std::uint64_t>& outside = {}) {
   if (const auto value = k.whole(key, 1)) return Size{*value, key};
@@ -41,6 +45,12 @@ void put_replicas(DeepSpeedKeys& k, LaunchSizes& sizes, std::uint64_t shard) {
   LaunchReading& r = k.r;
   std::optional<std::uint64_t> gpus = r.options().gpus;
   if (!gpus && sizes.gpus) gpus = sizes.gpus->value;
+  const double ranks = static_cast<double>(shard) * static_cast<double>(sizes.tensor.value) *
+                       static_cast<double>(sizes.context.value) * static_cast<double>(sizes.expert.value);
+  if (ranks > static_cast<double>(plan_size_limit)) {
+    r.error(mics_key, "a shard of MiCS has too many ranks", {fmt::format("They are {}.", ranks)});
+    return;
+  }
   constexpr std::uint64_t node = 8;
   const std::uint64_t model = sizes.tensor.value * sizes.context.value * sizes.expert.value;
   const std::uint64_t unit = shard * model;
@@ -49,13 +59,12 @@ void put_replicas(DeepSpeedKeys& k, LaunchSizes& sizes, std::uint64_t shard) {
     r.assume("gpus", std::to_string(*gpus), "the file does not say how many GPUs (--gpus)");
     sizes.gpus = Size{*gpus, ""};
   }
-  constexpr const char* key = "zero_optimization.mics_shard_size";
   if (*gpus % unit != 0) {
-    r.error(key, fmt::format("{} GPUs are no multiple of MiCS's shards", *gpus),
+    r.error(mics_key, fmt::format("{} GPUs are no multiple of MiCS's shards", *gpus),
             {fmt::format("A shard has {} ranks.", unit)});
     return;
   }
-  sizes.replica = {*gpus / unit, key};
+  sizes.replica = {*gpus / unit, mics_key};
   sizes.data = Size{shard, ""};
 }
 
@@ -63,7 +72,16 @@ void put_replicas(DeepSpeedKeys& k, LaunchSizes& sizes, std::uint64_t shard) {
 
 void read_deepspeed(LaunchReading& r, const DeepSpeedOutside& outside) {
   DeepSpeedKeys k(r);
-  const std::uint64_t stage = k.whole("zero_optimization.stage").value_or(0);
+  // Old files have the switch alone, which is ZeRO-1 (zero/config.py, read_zero_config_deprecated).
+  constexpr const char* old = "zero_optimization";
+  const LaunchValue* alone = r.value(old);
+  const bool is_switch = alone != nullptr && alone->kind == LaunchValue::Kind::flag;
+  const bool on = is_switch && alone->text == "true";
+  if (is_switch)
+    r.set(old, "plan.zero_stage", on ? "1" : "0");
+  else if (alone != nullptr)
+    r.take(old, "no ZeRO");
+  const std::uint64_t stage = k.whole("zero_optimization.stage").value_or(on ? 1 : 0);
   if (stage > 3) {
     r.error("zero_optimization.stage", "ZeRO has no such stage",
             {fmt::format("stage is {}; it is from 0 to 3.", stage)});

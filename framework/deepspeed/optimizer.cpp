@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "framework/deepspeed/parts.hpp"
 
@@ -51,12 +52,12 @@ void read_params(DeepSpeedKeys& k) {
   const bool moments = kind.find("adam") != std::string::npos || kind.find("lamb") != std::string::npos;
   constexpr const char* betas = "optimizer.params.betas";
   if (const LaunchValue* v = r.value(betas); v != nullptr && moments && !k.is_open(betas)) {
-    if (v->kind != LaunchValue::Kind::list || v->items.size() != 2 ||
-        v->items[0].kind != LaunchValue::Kind::number || v->items[1].kind != LaunchValue::Kind::number) {
+    if (v->kind != LaunchValue::Kind::list || v->items.size() != 2 || v->items[0].kind != LaunchValue::Kind::number ||
+        v->items[1].kind != LaunchValue::Kind::number) {
       r.error(betas, "betas are two numbers");
     } else {
-      r.set(betas, "workload.optimizer.beta1", toml_real(std::stod(v->items[0].text)));
-      r.set(betas, "workload.optimizer.beta2", toml_real(std::stod(v->items[1].text)));
+      r.set(betas, "workload.optimizer.beta1", toml_real(std::strtod(v->items[0].text.c_str(), nullptr)));
+      r.set(betas, "workload.optimizer.beta2", toml_real(std::strtod(v->items[1].text.c_str(), nullptr)));
     }
   }
   if (moments) k.set_real("optimizer.params.eps", "workload.optimizer.epsilon");

@@ -324,7 +324,8 @@ std::optional<LaunchedRun> LaunchReading::finish(std::string framework, std::str
     const bool plan_key =
         std::any_of(dimensions().begin(), dimensions().end(), [&](const Dimension& d) { return is_named_by(d, name); });
     if (std::find(used_set_.begin(), used_set_.end(), name) != used_set_.end()) continue;
-    if (file_.syntax == LaunchSyntax::flags && !plan_key) continue;  // a variable of a script
+    const bool script = file_.syntax == LaunchSyntax::flags || file_.syntax == LaunchSyntax::python;
+    if (script && !plan_key) continue;  // a variable
     diagnostics_.error("launch.set", fmt::format("nothing in the file is open for --set {}", name),
                        {"It gives variables of a script, and sequence, batch, mbs where a file does not."});
   }

@@ -87,7 +87,7 @@ class Sizes {
       constexpr std::uint64_t node = 8;
       gpus = (node + unit - 1) / unit * unit;
       // A batch that fewer ranks share out evenly is the better sign.
-      const std::uint64_t sequences = micro_.value_or(1) * copies;
+      const std::uint64_t sequences = micro_.value_or(1) * a * copies;
       while (batch_ && *gpus > unit && *batch_ % (sequences * (*gpus / unit)) != 0) *gpus -= unit;
       r_.assume("gpus", std::to_string(*gpus), "the file does not say how many GPUs (--gpus)");
     }
@@ -126,7 +126,7 @@ class Sizes {
           "workload.batch", std::to_string(*batch_),
           fmt::format("a microbatch of {} x {} accumulated x {} ranks", *micro_, accumulation_.value_or(1), ranks));
     }
-    if (accumulation_ && *batch_ != *micro_ * *accumulation_ * ranks && s_.batch && s_.micro) {
+    if (accumulation_ && *batch_ != *micro_ * *accumulation_ * ranks && s_.batch) {
       r_.error(s_.batch->from, "batch, microbatch and accumulation contradict each other",
                {fmt::format("{} is not {} x {} x {} data-parallel ranks.", *batch_, *micro_, *accumulation_, ranks)});
       return false;

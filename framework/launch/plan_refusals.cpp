@@ -28,7 +28,8 @@ void PlanRefusals::no_placement() {
 
 void PlanRefusals::no_algorithm() {
   if (!run_.plan.collective_algorithm) return;
-  refuse("plan.collective_algorithm", "algorithm", fmt::format("{} has no key for the algorithm of collectives", title_),
+  refuse("plan.collective_algorithm", "algorithm",
+         fmt::format("{} has no key for the algorithm of collectives", title_),
          {"The communication library chooses it; leave the override out."});
 }
 

@@ -23,14 +23,14 @@ class PlanRefusals {
   [[nodiscard]] bool none() const { return out_.size() == before_; }
 
   // Reasons that many frameworks share.
-  void one_d_tensor();    ///< grids of tensor ranks
-  void no_placement();    ///< ranks on devices of the user's choice
-  void no_algorithm();    ///< algorithms of collectives
+  void one_d_tensor();  ///< grids of tensor ranks
+  void no_placement();  ///< ranks on devices of the user's choice
+  void no_algorithm();  ///< algorithms of collectives
   void no_pipeline(const char* why);
-  void no_chunks();       ///< ZeRO-3's parameter chunks
+  void no_chunks();  ///< ZeRO-3's parameter chunks
   void no_offloaded_weights();
-  void on_host();         ///< no tier is the disk
-  void usual_moments();   ///< moments of 1 or 2 bytes
+  void on_host();        ///< no tier is the disk
+  void usual_moments();  ///< moments of 1 or 2 bytes
   void no_tensor_sequences();
   /// Precisions that the framework has.
   void precisions(std::initializer_list<Precision> known);

@@ -2,161 +2,27 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "framework/launch/launch_syntax.hpp"
 #include "framework/launch/launch_value.hpp"
+#include "framework/launch/python_tokens.hpp"
 
 // Literals in Python: keyword arguments of calls, and assignments. Nothing is executed; what is no literal is left out.
 
 namespace orrery {
 namespace {
 
-struct Token {
-  enum class Kind : std::uint8_t { name, number, text, sign, line, end };
-  Kind kind = Kind::end;
-  std::string text;
-  Position position;
-};
-
-bool is_name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
-/// Words of the text. A line ends where no bracket is open.
-class Tokens {
- public:
-  explicit Tokens(std::string_view text) : text_(text) {}
-
-  std::vector<Token> all() {
-    std::vector<Token> out;
-    while (at_ < text_.size()) {
-      const char c = text_[at_];
-      if (c == '\\' && at_ + 1 < text_.size() && text_[at_ + 1] == '\n') {
-        step(), step();
-      } else if (c == '#') {
-        while (at_ < text_.size() && text_[at_] != '\n') step();
-      } else if (c == '\n') {
-        if (open_ == 0) out.push_back({Token::Kind::line, "", place()});
-        step();
-      } else if (std::isspace(static_cast<unsigned char>(c)) != 0) {
-        step();
-      } else {
-        out.push_back(token(c));
-      }
-    }
-    out.push_back({Token::Kind::end, "", place()});
-    return out;
-  }
-
- private:
-  [[nodiscard]] Position place() const { return {line_, static_cast<std::uint32_t>(at_ - begin_ + 1)}; }
-  void step() {
-    if (text_[at_++] == '\n') {
-      ++line_;
-      begin_ = at_;
-    }
-  }
-  std::string take(bool (*of)(char)) {
-    std::string out;
-    while (at_ < text_.size() && of(text_[at_])) {
-      out += text_[at_];
-      step();
-    }
-    return out;
-  }
-
-  Token token(char c) {
-    Token t;
-    t.position = place();
-    if (is_name_start(c)) {
-      const std::size_t from = at_;
-      t.text = take(is_name);
-      const bool quote = at_ < text_.size() && (text_[at_] == '"' || text_[at_] == '\'');
-      if (quote && at_ - from <= 2) return prefixed(t);
-      t.kind = Token::Kind::name;
-      return t;
-    }
-    if (std::isdigit(static_cast<unsigned char>(c)) != 0 ||
-        (c == '.' && at_ + 1 < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_ + 1])) != 0)) {
-      t.kind = Token::Kind::number;
-      while (at_ < text_.size() && (is_name(text_[at_]) || text_[at_] == '.' || is_exponent_sign())) {
-        t.text += text_[at_];
-        step();
-      }
-      return t;
-    }
-    if (c == '"' || c == '\'') {
-      t.kind = Token::Kind::text;
-      t.text = quoted(false);
-      return t;
-    }
-    t.kind = Token::Kind::sign;
-    t.text = c;
-    step();
-    const char next = at_ < text_.size() ? text_[at_] : '\0';
-    // Two-letter operators, so that "==" is no assignment.
-    if ((next == '=' && std::string_view("=!<>+-*/%&|^@:").find(c) != std::string_view::npos) || (c == '*' && next == '*')) {
-      t.text += next;
-      step();
-    }
-    if (c == '(' || c == '[' || c == '{') ++open_;
-    if ((c == ')' || c == ']' || c == '}') && open_ > 0) --open_;
-    return t;
-  }
-
-  [[nodiscard]] bool is_exponent_sign() const {
-    return (text_[at_] == '+' || text_[at_] == '-') && (text_[at_ - 1] == 'e' || text_[at_ - 1] == 'E');
-  }
-
-  /// A text behind letters such as r"" and f""; f"" is no literal.
-  Token prefixed(Token t) {
-    std::string letters = t.text;
-    std::transform(letters.begin(), letters.end(), letters.begin(), [](char c) { return std::tolower(c); });
-    const bool raw = letters.find('r') != std::string::npos;
-    const bool formatted = letters.find('f') != std::string::npos;
-    t.text = quoted(raw);
-    t.kind = formatted ? Token::Kind::sign : Token::Kind::text;
-    if (formatted) t.text = "f" + t.text;  // like no sign
-    return t;
-  }
-
-  std::string quoted(bool raw) {
-    const char mark = text_[at_];
-    const std::string three(3, mark);
-    const bool is_long = text_.substr(at_).starts_with(three);
-    for (int i = is_long ? 3 : 1; i > 0; --i) step();
-    std::string out;
-    while (at_ < text_.size()) {
-      if (is_long ? text_.substr(at_).starts_with(three) : text_[at_] == mark) {
-        for (int i = is_long ? 3 : 1; i > 0; --i) step();
-        break;
-      }
-      if (!is_long && text_[at_] == '\n') break;
-      if (text_[at_] == '\\' && at_ + 1 < text_.size()) {
-        step();
-        const char c = text_[at_];
-        if (raw) out += '\\';
-        out += raw ? c : c == 'n' ? '\n' : c == 't' ? '\t' : c;
-        step();
-        continue;
-      }
-      out += text_[at_];
-      step();
-    }
-    return out;
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0, begin_ = 0;
-  std::uint32_t line_ = 1;
-  std::size_t open_ = 0;
-};
+using Token = PythonToken;
 
 class Literals {
  public:
-  Literals(std::vector<Token> tokens, std::vector<LaunchValue>& into) : t_(std::move(tokens)), into_(into) {}
+  using Variables = std::map<std::string, std::string, std::less<>>;
+  Literals(std::vector<Token> tokens, const Variables& variables, std::vector<LaunchValue>& into)
+      : t_(std::move(tokens)), variables_(variables), into_(into) {}
 
   bool read() {
     while (!is(Token::Kind::end) && into_.size() < launch_value_limit) statement();
@@ -317,8 +183,10 @@ class Literals {
       if (is(Token::Kind::name)) {
         const std::string name = path();
         LaunchValue none;
-        if (is('(') && depth > 0) call(std::string(last(name)), into_, depth - 1, none);
-        else if (is('(')) skip_brackets();
+        if (is('(') && depth > 0)
+          call(std::string(last(name)), into_, depth - 1, none);
+        else if (is('('))
+          skip_brackets();
       } else if (is('(') || is('[') || is('{')) {
         skip_brackets();
       } else {
@@ -377,12 +245,31 @@ class Literals {
       }
       return false;
     }
+    if (given(name, v)) return true;
     // A type or a constant of a class: "torch.bfloat16", "ShardingStrategy.FULL_SHARD".
     const std::string_view end = last(name);
-    const bool constant = std::all_of(end.begin(), end.end(), [](char c) { return is_name(c) && (c < 'a' || c > 'z'); });
+    const bool constant =
+        std::all_of(end.begin(), end.end(), [](char c) { return is_python_name(c) && (c < 'a' || c > 'z'); });
     if (name.find('.') == std::string::npos || (!constant && !name.starts_with("torch."))) return false;
     v.kind = Kind::text;
     v.text = name;
+    return true;
+  }
+
+  /// The value of a name: the one that a person gives, else the literal assigned last.
+  bool given(const std::string& name, LaunchValue& v) const {
+    const Position place = v.position;
+    if (const auto at = variables_.find(name); at != variables_.end()) {
+      const bool flag = at->second == "True" || at->second == "False" || at->second == "true" || at->second == "false";
+      v.kind = flag ? Kind::flag : is_launch_number(at->second) ? Kind::number : Kind::text;
+      v.text = flag ? (std::tolower(at->second.front()) == 't' ? "true" : "false") : at->second;
+      return true;
+    }
+    const auto at = std::find_if(into_.rbegin(), into_.rend(), [&](const LaunchValue& a) { return a.key == name; });
+    if (at == into_.rend() || !at->unknown.empty()) return false;
+    v = *at;
+    v.key.clear();
+    v.position = place;
     return true;
   }
 
@@ -449,15 +336,18 @@ class Literals {
   }
 
   std::vector<Token> t_;
+  const Variables& variables_;
   std::vector<LaunchValue>& into_;
   std::size_t at_ = 0;
 };
 
 }  // namespace
 
-std::optional<LaunchFile> parse_launch_python(std::string text, std::string file, Diagnostics& d) {
+std::optional<LaunchFile> parse_launch_python(std::string text, std::string file,
+                                              const std::map<std::string, std::string, std::less<>>& variables,
+                                              Diagnostics& d) {
   LaunchFile out{LaunchSyntax::python, {std::move(file), std::move(text), {}}, {}};
-  if (Literals(Tokens(out.origin.text).all(), out.values).read()) return out;
+  if (Literals(python_tokens(out.origin.text), variables, out.values).read()) return out;
   d.error_at(out.origin, {1, 1}, "launch.size", "the file has too many values",
              {fmt::format("At most {} are read.", launch_value_limit)});
   return std::nullopt;
