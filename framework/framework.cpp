@@ -107,7 +107,7 @@ void check_framework(const PlannedRun& run, Diagnostics& d) {
   }
   for (const LimitRule& rule : can.rules) {
     if (rule.holds(run)) continue;
-    d.error(run.plan.origin, rule.then.begin()->first, "framework.cannot",
+    d.error(run.plan.origin, std::string(rule.then.first_key()), "framework.cannot",
             fmt::format("{} does not launch this combination", framework->title), {rule.reason + "."});
   }
 }
@@ -116,7 +116,7 @@ SearchLimits abilities_of(const Framework& framework) {
   Diagnostics d;
   SearchLimits out = limits_of(framework.abilities, d);
   for (const AbilityRule& rule : framework.rules) {
-    out.rules.push_back({limits_of(rule.when, d).only, limits_of(rule.then, d).only, std::string(rule.reason)});
+    out.rules.push_back({condition_of(rule.when, d), condition_of(rule.then, d), std::string(rule.reason)});
   }
   ORRERY_ASSERT(d.empty(), framework.name);
   return out;

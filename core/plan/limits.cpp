@@ -79,13 +79,30 @@ bool SearchLimits::allow(const PlannedRun& run, Dimensions table) const {
   return std::all_of(rules.begin(), rules.end(), [&](const LimitRule& rule) { return rule.holds(run); });
 }
 
-bool LimitRule::holds(const PlannedRun& run) const {
-  const auto within = [&](const LimitedValues& values) {
-    const SearchLimits limits{values};
-    return std::all_of(values.begin(), values.end(),
-                       [&](const auto& entry) { return limits.allow(entry.first, dimension(entry.first).get(run)); });
+bool Condition::holds(const PlannedRun& run) const {
+  const auto has = [&](const LimitedValues::value_type& entry) {
+    const auto& values = entry.second;
+    return std::find(values.begin(), values.end(), dimension(entry.first).get(run)) != values.end();
   };
-  return !within(when) || within(then);
+  return std::all_of(one_of.begin(), one_of.end(), has) && std::none_of(none_of.begin(), none_of.end(), has);
+}
+
+std::string_view Condition::first_key() const {
+  const LimitedValues& some = one_of.empty() ? none_of : one_of;
+  return some.empty() ? std::string_view() : std::string_view(some.begin()->first);
+}
+
+Condition condition_of(std::string_view text, Diagnostics& out) {
+  std::string asked, refused;
+  for (const std::string_view setting : parts(text, ' ')) {
+    const std::size_t mark = setting.find("=!");
+    std::string& into = mark == std::string_view::npos ? asked : refused;
+    into += into.empty() ? "" : " ";
+    into += mark == std::string_view::npos
+                ? std::string(setting)
+                : fmt::format("{}={}", setting.substr(0, mark), setting.substr(mark + 2));
+  }
+  return {limits_of(asked, out).only, limits_of(refused, out).only};
 }
 
 SearchLimits both(SearchLimits a, const SearchLimits& b) {

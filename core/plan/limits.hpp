@@ -14,11 +14,22 @@ namespace orrery {
 /// Values that are allowed, by key: "plan.zero_stage".
 using LimitedValues = std::map<std::string, std::vector<std::uint64_t>, std::less<>>;
 
-/// Values that go together only under a condition: a run whose values are all in `when` has its others in `then`.
-struct LimitRule {
-  LimitedValues when, then;
-  std::string reason;
+/// What is asked of a run's values: each key's is one of these, and none of those.
+struct Condition {
+  LimitedValues one_of, none_of;
+  /// Whether it holds; a value of a dimension that does not apply is what it is.
   [[nodiscard]] bool holds(const PlannedRun&) const;
+  /// A key that it asks of, for messages.
+  [[nodiscard]] std::string_view first_key() const;
+};
+/// Reads "expert=!1 zero=2,3": as limits_of() does, and "!" before the values means none of them.
+[[nodiscard]] Condition condition_of(std::string_view text, Diagnostics&);
+
+/// Values that go together only under a condition: where `when` holds, so does `then`.
+struct LimitRule {
+  Condition when, then;
+  std::string reason;
+  [[nodiscard]] bool holds(const PlannedRun& run) const { return !when.holds(run) || then.holds(run); }
 };
 
 /// What a search may decide: of the dimensions named here only these values, of all others any.

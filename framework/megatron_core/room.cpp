@@ -1,5 +1,3 @@
-#include <string>
-
 #include "framework/megatron_core/read.hpp"
 #include "framework/megatron_core/write.hpp"
 #include "framework/rooms.hpp"
@@ -7,21 +5,6 @@
 // Megatron-LM, and Megatron-Bridge and NeMo over it.
 
 namespace orrery {
-
-namespace {
-
-/// "expert=2,3,4,..": any size but one.
-const std::string& several_expert_ranks() {
-  static const std::string text = [] {
-    constexpr int most = 512;  // experts of the largest models
-    std::string out = "expert=2";
-    for (int n = 3; n <= most; ++n) out += "," + std::to_string(n);
-    return out;
-  }();
-  return text;
-}
-
-}  // namespace
 
 Framework megatron_core() {
   return {.name = "megatron-core",
@@ -35,7 +18,7 @@ Framework megatron_core() {
                     {"zero=2,3", "pipeline=1 overlap_gradients=on offload_states=off",
                      "Megatron-FSDP has no pipeline here, and reduces beside the backward pass"},
                     {"context=all_gather,ring", "zigzag=on", "ranks hold an early and a late part of a sequence"},
-                    {several_expert_ranks(), "context=1", "expert ranks come from context ranks first"}},
+                    {"expert=!1", "context=1", "expert ranks come from context ranks first"}},
           .abilities_source = "NVIDIA/Megatron-LM@d98e8a64, megatron/training/arguments.py",
           .formats = {{"megatron-script", "a script of Megatron-LM", LaunchSyntax::flags, is_megatron_script,
                        read_megatron_script},

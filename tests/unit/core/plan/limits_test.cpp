@@ -154,13 +154,26 @@ TEST_CASE("basic limits leave the classical plans", "[unit][planner]") {
 
 TEST_CASE("a rule holds where its condition does not, or where what follows does", "[unit][planner]") {
   SearchLimits limits;
-  limits.rules.push_back({read("zero=2,3").only, read("pp=1").only, "one stage"});
+  Diagnostics d;
+  limits.rules.push_back({condition_of("zero=2,3", d), condition_of("pp=1", d), "one stage"});
   PlannedRun run = run_of({{Axis::pipeline, 2}, {Axis::data, 4}});
   CHECK(limits.allow(run));
   run.plan.zero_stage = 2;
   CHECK_FALSE(limits.allow(run));
   run.plan.mesh.axes = {{Axis::data, 8}};
   CHECK(limits.allow(run));
+}
+
+TEST_CASE("a condition excludes the values behind an exclamation mark", "[unit][planner]") {
+  Diagnostics d;
+  const Condition several = condition_of("pp=!1 zero=0,1", d);
+  CHECK(render(d) == "");
+  PlannedRun run = run_of({{Axis::pipeline, 2}, {Axis::data, 4}});
+  CHECK(several.holds(run));
+  run.plan.zero_stage = 3;
+  CHECK_FALSE(several.holds(run));
+  CHECK_FALSE(several.holds(run_of({{Axis::data, 8}})));
+  CHECK(condition_of("", d).holds(run));
 }
 
 TEST_CASE("limits of two hands leave what both allow", "[unit][planner]") {
