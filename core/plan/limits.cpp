@@ -79,12 +79,16 @@ bool SearchLimits::allow(const PlannedRun& run, Dimensions table) const {
   return std::all_of(rules.begin(), rules.end(), [&](const LimitRule& rule) { return rule.holds(run); });
 }
 
-bool Condition::holds(const PlannedRun& run) const {
-  const auto has = [&](const LimitedValues::value_type& entry) {
-    const auto& values = entry.second;
-    return std::find(values.begin(), values.end(), dimension(entry.first).get(run)) != values.end();
+bool Condition::holds(const PlannedRun& run, bool idle) const {
+  const auto all = [&](const LimitedValues& asked, bool wanted) {
+    return std::all_of(asked.begin(), asked.end(), [&](const LimitedValues::value_type& entry) {
+      const Dimension& d = dimension(entry.first);
+      if (!applies(d, run)) return idle;
+      const auto& values = entry.second;
+      return (std::find(values.begin(), values.end(), d.get(run)) != values.end()) == wanted;
+    });
   };
-  return std::all_of(one_of.begin(), one_of.end(), has) && std::none_of(none_of.begin(), none_of.end(), has);
+  return all(one_of, true) && all(none_of, false);
 }
 
 std::string_view Condition::first_key() const {
@@ -98,9 +102,8 @@ Condition condition_of(std::string_view text, Diagnostics& out) {
     const std::size_t mark = setting.find("=!");
     std::string& into = mark == std::string_view::npos ? asked : refused;
     into += into.empty() ? "" : " ";
-    into += mark == std::string_view::npos
-                ? std::string(setting)
-                : fmt::format("{}={}", setting.substr(0, mark), setting.substr(mark + 2));
+    into += mark == std::string_view::npos ? std::string(setting)
+                                           : fmt::format("{}={}", setting.substr(0, mark), setting.substr(mark + 2));
   }
   return {limits_of(asked, out).only, limits_of(refused, out).only};
 }

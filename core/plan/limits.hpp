@@ -17,8 +17,8 @@ using LimitedValues = std::map<std::string, std::vector<std::uint64_t>, std::les
 /// What is asked of a run's values: each key's is one of these, and none of those.
 struct Condition {
   LimitedValues one_of, none_of;
-  /// Whether it holds; a value of a dimension that does not apply is what it is.
-  [[nodiscard]] bool holds(const PlannedRun&) const;
+  /// Whether it holds. `idle` is the answer for a dimension that does not apply to the run.
+  [[nodiscard]] bool holds(const PlannedRun&, bool idle) const;
   /// A key that it asks of, for messages.
   [[nodiscard]] std::string_view first_key() const;
 };
@@ -29,7 +29,7 @@ struct Condition {
 struct LimitRule {
   Condition when, then;
   std::string reason;
-  [[nodiscard]] bool holds(const PlannedRun& run) const { return !when.holds(run) || then.holds(run); }
+  [[nodiscard]] bool holds(const PlannedRun& run) const { return !when.holds(run, false) || then.holds(run, true); }
 };
 
 /// What a search may decide: of the dimensions named here only these values, of all others any.

@@ -169,11 +169,21 @@ TEST_CASE("a condition excludes the values behind an exclamation mark", "[unit][
   const Condition several = condition_of("pp=!1 zero=0,1", d);
   CHECK(render(d) == "");
   PlannedRun run = run_of({{Axis::pipeline, 2}, {Axis::data, 4}});
-  CHECK(several.holds(run));
+  CHECK(several.holds(run, true));
   run.plan.zero_stage = 3;
-  CHECK_FALSE(several.holds(run));
-  CHECK_FALSE(several.holds(run_of({{Axis::data, 8}})));
-  CHECK(condition_of("", d).holds(run));
+  CHECK_FALSE(several.holds(run, true));
+  CHECK_FALSE(several.holds(run_of({{Axis::data, 8}}), true));
+  CHECK(condition_of("", d).holds(run, false));
+}
+
+TEST_CASE("a dimension that does not apply breaks no rule", "[unit][planner]") {
+  Diagnostics d;
+  SearchLimits limits;
+  limits.rules.push_back({condition_of("context=all_gather", d), condition_of("zigzag=on", d), "early and late parts"});
+  limits.rules.push_back({condition_of("zero=0", d), condition_of("zigzag=on", d), "the same"});
+  CHECK(render(d) == "");
+  CHECK(limits.allow(run_of({{Axis::data, 8}})));  // no context axis: neither its algorithm nor zigzag applies
+  CHECK_FALSE(limits.allow(run_of({{Axis::context, 2}, {Axis::data, 4}})));
 }
 
 TEST_CASE("limits of two hands leave what both allow", "[unit][planner]") {
