@@ -31,9 +31,14 @@ bool put_devices(PlannedRun& run, std::uint64_t value, std::string& reason) {
 
 bool put_precision(PlannedRun& run, std::uint64_t value, std::string&) {
   run.workload.precision = static_cast<Precision>(value);
+  run.workload.master_weights = true;
   run.workload.gradient_dtype.reset();
   run.workload.moment_dtype.reset();
   return true;
+}
+
+bool put_masters(PlannedRun& run, std::uint64_t value, std::string&) {
+  return run.workload.master_weights = value != 0, true;
 }
 
 bool put_optimizer(PlannedRun& run, std::uint64_t value, std::string&) {
@@ -100,6 +105,20 @@ std::vector<Dimension> run_dimensions() {
        .usual = static_cast<std::uint64_t>(Workload{}.precision),
        .get = [](const PlannedRun& run) { return static_cast<std::uint64_t>(run.workload.precision); },
        .put = put_precision},
+      {.key = "workload.master_weights",
+       .group = DimensionGroup::workload,
+       .kind = toggle,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Master weights"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor",
+                                 "A 32-bit copy of the weights takes the updates; without it the 16-bit weights do."),
+       .names = switch_names(),
+       .usual = 1,
+       .get = [](const PlannedRun& run) -> std::uint64_t { return run.workload.master_weights ? 1 : 0; },
+       .put = put_masters,
+       .applies =
+           [](const PlannedRun& run) {
+             return weight_dtype(run.workload) != wide_dtype(run.workload) && run.workload.precision != Precision::fp16;
+           }},
       {.key = "workload.optimizer.kind",
        .group = DimensionGroup::workload,
        .kind = choice,

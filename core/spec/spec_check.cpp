@@ -207,10 +207,23 @@ bool check_model(const ModelSpec& m, Diagnostics& diagnostics) {
 
 namespace {
 
+void check_masters(const Workload& w, Checker& c) {
+  if (w.master_weights) return;
+  if (weight_dtype(w) == wide_dtype(w)) {
+    c.fail("master_weights", "workload.master-weights", "there are no master weights to leave out",
+           {fmt::format("With precision {} the optimizer updates the weights themselves.", name_of(w.precision)),
+            "Leave out master_weights, or use bf16 or fp8."});
+  } else if (w.precision == Precision::fp16) {
+    c.fail("master_weights", "workload.master-weights", "fp16 needs master weights",
+           {"Squares of gradients leave the range of fp16, and loss scaling takes gradients of fp32 weights.",
+            "Leave out master_weights, or use bf16."});
+  }
+}
+
 void check_moments(const Workload& w, Checker& c) {
   if (!w.moment_dtype) return;
   const bool narrow = (*w.moment_dtype == DType::bf16 || has_scaled_moments(w)) && w.precision != Precision::fp64;
-  if (*w.moment_dtype != state_dtype(w) && !narrow) {
+  if (*w.moment_dtype != wide_dtype(w) && !narrow) {
     c.fail("moment_dtype", "workload.moment-dtype", "optimizer moments cannot be kept in this type",
            {w.precision == Precision::fp64
                 ? std::string("With precision fp64 they must be f64.")
@@ -241,11 +254,12 @@ bool check_workload(const Workload& w, Diagnostics& diagnostics) {
            {fmt::format("{} x {} is {} tokens per step; at most {} are allowed.", w.global_batch, w.sequence_length,
                         with_commas(w.global_batch * w.sequence_length), with_commas(max_step_tokens))});
   }
-  if (w.gradient_dtype && *w.gradient_dtype != weight_dtype(w) && *w.gradient_dtype != state_dtype(w)) {
+  if (w.gradient_dtype && *w.gradient_dtype != weight_dtype(w) && *w.gradient_dtype != wide_dtype(w)) {
     c.fail("gradient_dtype", "workload.gradient-dtype", "gradients cannot be accumulated in this type",
            {fmt::format("With precision {} it must be {} or {}.", name_of(weight_dtype(w)), name_of(weight_dtype(w)),
-                        name_of(state_dtype(w)))});
+                        name_of(wide_dtype(w)))});
   }
+  check_masters(w, c);
   check_moments(w, c);
   const Optimizer& o = w.optimizer;
   c.number("optimizer.learning_rate", "workload.range", o.learning_rate, 0.0, 1e3);

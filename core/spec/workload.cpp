@@ -21,18 +21,21 @@ DType weight_dtype(const Workload& w) {
 
 DType product_dtype(const Workload& w) { return w.precision == Precision::fp8 ? DType::f8 : weight_dtype(w); }
 
-DType state_dtype(const Workload& w) { return w.precision == Precision::fp64 ? DType::f64 : DType::f32; }
+DType wide_dtype(const Workload& w) { return w.precision == Precision::fp64 ? DType::f64 : DType::f32; }
+
+DType state_dtype(const Workload& w) { return has_master_weights(w) ? wide_dtype(w) : weight_dtype(w); }
 
 DType gradient_dtype(const Workload& w) { return w.gradient_dtype.value_or(state_dtype(w)); }
 
 DType moment_dtype(const Workload& w, int moment) {
   if (has_scaled_moments(w)) return moment == 0 ? DType::f8 : DType::f16;
-  return w.moment_dtype.value_or(state_dtype(w));
+  const bool wide = w.optimizer.kind == OptimizerKind::lamb || has_factored_moments(w);
+  return w.moment_dtype.value_or(wide ? wide_dtype(w) : state_dtype(w));
 }
 
 bool has_scaled_moments(const Workload& w) { return w.moment_dtype == DType::f8; }
 
-bool has_master_weights(const Workload& w) { return weight_dtype(w) != state_dtype(w); }
+bool has_master_weights(const Workload& w) { return w.master_weights && weight_dtype(w) != wide_dtype(w); }
 
 int optimizer_moments(const Workload& w) {
   switch (w.optimizer.kind) {

@@ -15,7 +15,7 @@ struct ModelSpec;
 /// Precision of a training run.
 ///   fp64, fp32   weights, gradients, states and arithmetic in that type
 ///   bf16, fp16   16-bit weights and activations, fp32 master weights and
-///                states; fp16 with loss scaling
+///                states; fp16 with loss scaling; bf16 also without masters
 ///   fp8          bf16, with the products of layers in fp8
 enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16, fp8 };
 
@@ -77,9 +77,11 @@ struct Workload {
   std::uint64_t global_batch = 0;  ///< sequences per optimizer step
   std::uint64_t sequence_length = 0;
   Precision precision = Precision::bf16;
-  std::optional<DType>
-      gradient_dtype;  ///< of the accumulated gradients; unset: f32 for 16-bit precision, else the precision
-  /// Type of optimizer moments: f32, bf16, or f8 for the first with f16 for the second; unset: as the master weights.
+  /// Whether 16-bit weights have fp32 masters, which the optimizer updates. Without masters it updates the weights.
+  bool master_weights = true;
+  std::optional<DType> gradient_dtype;  ///< of the accumulated gradients; unset: the states' type
+  /// Type of optimizer moments: f32, bf16, or f8 for the first with f16 for the second; unset: the states' type, but
+  /// always wide for LAMB, whose update reads its moments again, and for Adafactor's sums.
   std::optional<DType> moment_dtype;
   Optimizer optimizer;
   LearningRateSchedule schedule;
@@ -100,8 +102,9 @@ struct Workload {
 /// Element types that follow from the precision.
 [[nodiscard]] DType weight_dtype(const Workload&);    ///< weights, activations
 [[nodiscard]] DType product_dtype(const Workload&);   ///< arithmetic of the layers' matrix products
+[[nodiscard]] DType wide_dtype(const Workload&);      ///< master weights, statistics, sums, logits: f32, or f64 in fp64
 [[nodiscard]] DType gradient_dtype(const Workload&);  ///< accumulated gradients
-[[nodiscard]] DType state_dtype(const Workload&);     ///< master weights, or weights where there are none
+[[nodiscard]] DType state_dtype(const Workload&);     ///< what is updated: master weights, or weights without masters
 [[nodiscard]] DType moment_dtype(const Workload&,
                                  int moment = 0);  ///< the first optimizer moment (0), or the second (1)
 /// Whether moments are kept as multiples of a scale, one for each block of them.

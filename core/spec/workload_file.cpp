@@ -62,6 +62,7 @@ std::optional<Workload> read_workload(TomlTable& t) {
   t.read("batch", w.global_batch, {1, max_batch});
   t.read("sequence", w.sequence_length, {1, max_sequence});
   t.read_enum("precision", precision_names(), w.precision, Need::optional);
+  t.read("master_weights", w.master_weights, Need::optional);
   DType gradient{};
   if (t.read_enum("gradient_dtype", float_names(), gradient, Need::optional)) w.gradient_dtype = gradient;
   read_moment_dtype(t, w);
@@ -102,6 +103,7 @@ void write_workload(TomlWriter& out, const Workload& w, std::string_view path) {
   const std::string prefix(path);
   out.table(path).whole("batch", w.global_batch).whole("sequence", w.sequence_length);
   out.text("precision", name_of(w.precision));
+  if (!w.master_weights) out.flag("master_weights", false);
   if (w.gradient_dtype) out.text("gradient_dtype", name_of(*w.gradient_dtype));
   if (w.moment_dtype) out.text("moment_dtype", name_of(*w.moment_dtype));
   if (w.clip_norm) out.number("clip_norm", *w.clip_norm);

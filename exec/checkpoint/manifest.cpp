@@ -145,9 +145,9 @@ void check_resume(const Manifest& m, const PlannedRun& run, const std::string& f
   const Workload old = workload_of(m);
   const Workload& now = run.workload;
   const auto states = [](const Workload& w) {
-    return fmt::format("precision {}, optimizer {} with {} moments in {}", name_of(w.precision),
-                       name_of(w.optimizer.kind), has_factored_moments(w) ? 1 : optimizer_moments(w),
-                       name_of(moment_dtype(w)));
+    return fmt::format("precision {}{}, optimizer {} with {} moments in {}", name_of(w.precision),
+                       w.master_weights ? "" : " without master weights", name_of(w.optimizer.kind),
+                       has_factored_moments(w) ? 1 : optimizer_moments(w), name_of(moment_dtype(w)));
   };
   if (states(old) != states(now)) {
     refuse("checkpoint.states", "the checkpoint's states are of another kind",

@@ -144,7 +144,7 @@ Matrix initial_tensor(const ReferenceParameter& p, const Workload& workload) {
       case Start::ones: start = 1.0; break;
       case Start::normal: start = random_normal(workload.seed, stream_of(p.name), i) * p.deviation; break;
     }
-    tensor.values[i] = rounded(start, state_dtype(workload));
+    tensor.values[i] = rounded(rounded(start, wide_dtype(workload)), state_dtype(workload));
   }
   return tensor;
 }

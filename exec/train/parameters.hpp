@@ -34,7 +34,7 @@ struct ReferenceParameter {
 [[nodiscard]] std::vector<ReferenceParameter> parameters_of(const ModelSpec&);
 
 /// Starting values of one tensor, keyed by (seed, name, element) and rounded to
-/// the type of the master weights (f64 or f32).
+/// the states' type: f64 or f32, and then to bf16 where there are no masters.
 [[nodiscard]] Matrix initial_tensor(const ReferenceParameter&, const Workload&);
 
 /// Starting values of all tensors.

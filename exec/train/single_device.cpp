@@ -33,10 +33,10 @@ double global_norm(const ParameterSet& gradients) {
 
 namespace {
 
-/// The type to which a moment is rounded between steps. A moment of the usual type keeps all digits, as the weights do.
-/// Moments with scales are rounded together.
+/// The type to which a moment is rounded between steps. A wide moment keeps all digits, as the parameters with masters
+/// do. Moments with scales are rounded together.
 DType stored_moment(const Workload& w) {
-  return moment_dtype(w) == state_dtype(w) || has_scaled_moments(w) ? DType::f64 : moment_dtype(w);
+  return moment_dtype(w) == wide_dtype(w) || has_scaled_moments(w) ? DType::f64 : moment_dtype(w);
 }
 
 double norm_of(const std::vector<double>& x) {
@@ -162,6 +162,8 @@ UpdateResult apply_update(const ModelSpec& model, const Workload& workload, cons
       round_in_blocks(state.moment2.at(p.name).values, moment_dtype(workload, 1), 128);
     }
   }
+  if (state_dtype(workload) != wide_dtype(workload))
+    state.parameters = rounded(state.parameters, state_dtype(workload));
   return result;
 }
 

@@ -20,6 +20,7 @@ namespace orrery {
 ///
 /// In 16-bit precision `parameters` are the master weights; the forward and
 /// backward pass read them rounded to the 16-bit type, in double from there on.
+/// Without masters they are the 16-bit weights.
 struct TrainingState {
   ParameterSet parameters;
   ParameterSet moment1;                             ///< Adam, or SGD with momentum; else empty
@@ -60,7 +61,7 @@ struct UpdateResult {
 ///
 /// A narrower moment_dtype rounds moments only where they are kept: the step that makes them still has all digits. In
 /// f8 and f16 they are rounded in blocks of 128 neighbours of a parameter, each with a scale; a Program has other
-/// blocks.
+/// blocks. Weights without masters are rounded once, at the end of the step, which reads all digits of its own moments.
 ///
 /// Decay applies to matrices and tables only. In fp16, gradients that are not finite leave everything as it is except
 /// the loss scale, which halves; after loss_scale_window good steps the scale doubles.

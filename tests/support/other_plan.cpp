@@ -52,6 +52,9 @@ std::vector<PlannedRun> subjects() {
   list.back().workload.gradient_dtype = DType::bf16;
   list.back().workload.moment_dtype = DType::bf16;
   list.back().workload.hidden_dropout = 0.1;
+  // bf16 alone.
+  list.push_back(subject(decoder(true, true), Precision::bf16, OptimizerKind::adam));
+  list.back().workload.master_weights = false;
   // A loss scale, clipping.
   list.push_back(subject(decoder(false, true), Precision::fp16, OptimizerKind::sgd));
   list.back().workload.optimizer.momentum = 0.9;

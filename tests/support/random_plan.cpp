@@ -367,7 +367,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   w.precision = limits.precision.value_or(precision);
   // Some runs in bf16 have their products in fp8; there is no draw, so that the others stay as they are.
   if (w.precision == Precision::bf16 && !limits.precision && seed % 3 == 0) w.precision = Precision::fp8;
-  const bool half = weight_dtype(w) != state_dtype(w);
+  const bool half = weight_dtype(w) != wide_dtype(w);
   if (draw.once_in(4) && half) w.gradient_dtype = weight_dtype(w);
   w.loss_scale = draw.of({1.0, 128.0, 1024.0});
   random_optimizer(draw, w);
@@ -376,6 +376,12 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   const bool narrow = optimizer_moments(w) > 0 && w.optimizer.kind != OptimizerKind::lamb;
   if (w.seed % 4 == 0 && narrow && w.precision != Precision::fp64) {
     w.moment_dtype = w.seed % 8 == 4 && w.optimizer.kind == OptimizerKind::adam ? DType::f8 : DType::bf16;
+  }
+  if (w.seed % 3 == 0 && half && w.precision != Precision::fp16) {
+    w.master_weights = false;
+    if (w.seed % 2 == 0 && !w.gradient_dtype) w.gradient_dtype = DType::f32;
+    if (w.seed % 5 < 2 && optimizer_moments(w) > 0 && !w.moment_dtype) w.moment_dtype = DType::f32;
+    if (w.seed % 5 == 2 && w.optimizer.kind == OptimizerKind::adam) w.moment_dtype = DType::f8;
   }
 
   p.sequence_parallel = !grid && tensor > 1 && draw.once_in(2);
@@ -539,7 +545,7 @@ std::string describe(const PlannedRun& run) {
              "{}{} parameters {}{} activations {}{} bucket {} "
              "overlap "
              "{} {} {} {} "
-             "{} {} momentum {} clip {} dropout {}/{} grads {} moments {} seed {}{}",
+             "{} {} momentum {} clip {} dropout {}/{}{} grads {} moments {} seed {}{}",
              p.name, m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.ffn, m.vocabulary,
              m.tied_embeddings ? "tied " : "untied ", name_of(p.tensor), mesh, p.microbatch_size, w.global_batch,
              w.sequence_length, name_of(w.precision), stages, name_of(p.schedule), p.chunks, recompute, p.zero_stage,
@@ -552,7 +558,8 @@ std::string describe(const PlannedRun& run) {
              p.mesh.size(Axis::context) > 1 ? fmt::format("{}/{}", name_of(p.context), p.inner_ring) : "no-context",
              p.zigzag ? "zigzag" : "in-order", p.sequence_parallel ? "sp" : "no-sp", name_of(w.optimizer.kind),
              w.optimizer.momentum, w.clip_norm.value_or(0.0), w.hidden_dropout, w.attention_dropout,
-             name_of(gradient_dtype(w)), name_of(moment_dtype(w)), w.seed, p.placement.empty() ? "" : " placed") +
+             w.master_weights ? "" : " no masters", name_of(gradient_dtype(w)), name_of(moment_dtype(w)), w.seed,
+             p.placement.empty() ? "" : " placed") +
          (p.parameter_chunk > Bytes() ? fmt::format(" chunk {}", p.parameter_chunk->base()) : "") + experts;
 }
 

@@ -127,7 +127,7 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
   act = weight_dtype(workload);
   product = product_dtype(workload);
   grad = gradient_dtype(workload);
-  state = state_dtype(workload);
+  state = wide_dtype(workload);
   logits = state;
 
   program.buffers.reserve(64);

@@ -271,7 +271,8 @@ struct State {
   bool clip, scaled;      ///< global-norm clipping; fp16 loss scale
   bool factor;            ///< updates take a factor
 
-  DType act, grad, state, logits;
+  DType act, grad, logits;
+  DType state;    ///< masters, statistics and sums (wide_dtype)
   DType product;  ///< arithmetic of the layers' products
 
   GroupId tensor_group{}, context_group{}, pipeline_group{}, norm_group{}, tied_group{};

@@ -222,6 +222,23 @@ gradient_dtype = "f64")");
 )");
 }
 
+TEST_CASE("workload.master-weights: no masters where there are none, or in fp16", "[error]") {
+  CHECK(workload_error(with(good_workload, "batch = 8", "batch = 8\nprecision = \"fp32\"\nmaster_weights = false")) ==
+        R"(w.toml:5:18: error: there are no master weights to leave out [workload.master-weights]
+    5 | master_weights = false
+      |                  ^
+  With precision fp32 the optimizer updates the weights themselves.
+  Leave out master_weights, or use bf16 or fp8.
+)");
+  CHECK(workload_error(with(good_workload, "batch = 8", "batch = 8\nprecision = \"fp16\"\nmaster_weights = false")) ==
+        R"(w.toml:5:18: error: fp16 needs master weights [workload.master-weights]
+    5 | master_weights = false
+      |                  ^
+  Squares of gradients leave the range of fp16, and loss scaling takes gradients of fp32 weights.
+  Leave out master_weights, or use bf16.
+)");
+}
+
 TEST_CASE("workload.moment-dtype: moments in a type that they cannot have, or none", "[error]") {
   CHECK(workload_error(with(good_workload, "batch = 8", "batch = 8\nmoment_dtype = \"f16\"")) ==
         R"(w.toml:4:16: error: optimizer moments cannot be kept in this type [workload.moment-dtype]

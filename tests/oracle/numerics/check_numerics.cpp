@@ -189,7 +189,7 @@ class Check {
     const ParameterSet weights = working_weights(w, state_.parameters);
     const ReferenceGradients expected = reference_gradients(run_.model, w, weights, *data_, event.step);
     RoundingSpread spread;
-    if (has_master_weights(w)) spread = rounding_spread(weights, expected, event.step);
+    if (weight_dtype(w) != wide_dtype(w)) spread = rounding_spread(weights, expected, event.step);
     check_loss(event, expected.loss,
                gradient_bound(w.precision) + spread_factor * spread.loss / std::abs(expected.loss));
     const StageMap map = stage_map(run_.plan);
@@ -338,7 +338,11 @@ class Check {
     const UpdateResult update = apply_update(run_.model, w, gradients, expected);
     state_.parameters = gathered(event, parameters_name());
     const double bound = w.precision == Precision::fp64 ? 1e-12 : 4e-6;
-    near("parameters", state_.parameters, expected.parameters, before.parameters, bound);
+    if (state_dtype(w) == wide_dtype(w)) {
+      near("parameters", state_.parameters, expected.parameters, before.parameters, bound);
+    } else {
+      rounded_near(gradients, before, bound);
+    }
     equal("weights", gathered(event, "weights"), working_weights(w, state_.parameters));
     // bf16 has 8 digits, and its neighbours are 2^-7 apart; a value near their middle may be rounded to either. In
     // blocks, which the reference places otherwise, either rounding is off by half a unit: 2^-4 for E4M3, 2^-11 for
@@ -381,6 +385,27 @@ class Check {
     }
   }
 
+  /// Weights without masters are as above before they are rounded: each is the nearest 16-bit number of a value within
+  /// the bound.
+  void rounded_near(const ParameterSet& gradients, const TrainingState& before, double bound) {
+    Workload exact = run_.workload;
+    exact.moment_dtype = moment_dtype(exact);
+    exact.master_weights = true;
+    TrainingState expected = before;
+    apply_update(run_.model, exact, gradients, expected);
+    const DType type = state_dtype(run_.workload);
+    for (const auto& [name, tensor] : expected.parameters) {
+      const double margin = bound * std::max(largest(tensor), largest(before.parameters.at(name)));
+      const std::vector<double>& is = state_.parameters.at(name).values;
+      std::size_t off = 0;
+      for (std::size_t i = 0; i < is.size(); ++i) {
+        const double x = tensor.values[i];
+        off += is[i] >= rounded(x - margin, type) && is[i] <= rounded(x + margin, type) ? 0 : 1;
+      }
+      if (off > 0) fail(fmt::format("parameters {} after the update: {} are not the nearest in 16 bits", name, off));
+    }
+  }
+
   void equal(const char* what, const ParameterSet& a, const ParameterSet& b) {
     for (const auto& [name, tensor] : b) {
       if (a.at(name).values == tensor.values) continue;
@@ -417,6 +442,7 @@ NumericsResult check_numerics(const PlannedRun& run, const NumericsOptions& opti
   if (!result.drowned) return result;
   PlannedRun exact = run;
   exact.workload.precision = Precision::fp32;
+  exact.workload.master_weights = true;
   exact.workload.gradient_dtype.reset();
   exact.workload.moment_dtype.reset();
   exact.plan.parameter_chunk = Plan{}.parameter_chunk;  // of the weights' type

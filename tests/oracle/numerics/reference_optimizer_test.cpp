@@ -220,6 +220,32 @@ TEST_CASE("moments in bf16 are rounded where they are kept", "[oracle][train]") 
   CHECK(first - first_weight(state) == Approx(0.1 * m / (std::sqrt(v) + 1e-8)).epsilon(1e-12));
 }
 
+// bf16's neighbours between 1 and 2 are 2^-7 apart: 1 - 0.003 rounds to 1 - 2^-8 (below 1 they are 2^-8 apart), and
+// 1.5 - 0.003 stays 1.5, step after step.
+TEST_CASE("weights without masters are rounded to bf16 after every step", "[oracle][train]") {
+  Workload w = workload();
+  w.precision = Precision::bf16;
+  w.master_weights = false;
+  w.optimizer.learning_rate = 0.003;
+  w.optimizer.weight_decay = 0.0;
+  CHECK(gradient_dtype(w) == DType::bf16);
+  CHECK(moment_dtype(w) == DType::bf16);
+  CHECK(wide_dtype(w) == DType::f32);
+  TrainingState state = initial_state(model(), w);
+  CHECK(state.parameters == working_weights(w, state.parameters));
+  const auto weight = [&](std::size_t i) -> double& { return state.parameters.at("embedding.word.weight").values[i]; };
+  weight(0) = 1.0;
+  weight(1) = 1.5;
+  ParameterSet gradients = one_gradient(state, 1.0);
+  gradients.at("embedding.word.weight").values[1] = 1.0;
+  for (int step = 0; step < 2; ++step) {
+    apply_update(model(), w, gradients, state);
+    CHECK(weight(0) == 1.0 - (step + 1) * 0x1p-8);
+    CHECK(weight(1) == 1.5);
+  }
+  CHECK(state.moment1.at("embedding.word.weight").values[0] != 0.0);
+}
+
 // The gradients of two neighbours are 448 and 3, so m is 44.8 and 0.3. Its scale is 0.1, which as f32 is
 // 0.100000001490116, and E4M3 has 3 / 1 = 3; with 17.3, between 16 and 18 and nearer to 18, it is 1.8. v of both is
 // exact in f16's multiples to 2^-11.

@@ -24,7 +24,7 @@ using Gathered = std::map<std::string, GlobalTensors>;
 /// check_numerics from the single device's.
 double loss_bound(const PlannedRun& run, const GlobalTensors& weights, const DataSource& data, std::uint64_t step) {
   const double bound = gradient_bound(run.workload.precision);
-  if (!has_master_weights(run.workload)) return 2.0 * bound;
+  if (weight_dtype(run.workload) == wide_dtype(run.workload)) return 2.0 * bound;
   ParameterSet set;
   for (const ReferenceParameter& p : parameters_of(run.model)) {
     Matrix m(p.rows, p.columns);

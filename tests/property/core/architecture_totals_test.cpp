@@ -100,7 +100,7 @@ TEST_CASE("saved activations of BERT, ViT and latent attention equal the closed 
     CAPTURE(seed, test::describe(run));
     const ModelSpec& m = run.model;
     const Plan& p = run.plan;
-    const std::uint64_t w = size_of(weight_dtype(run.workload)), state = size_of(state_dtype(run.workload));
+    const std::uint64_t w = size_of(weight_dtype(run.workload)), state = size_of(wide_dtype(run.workload));
     const std::uint64_t t = p.mesh.size(Axis::tensor), cut = p.sequence_parallel ? t : 1;
     const std::uint64_t sb = run.workload.sequence_length * p.microbatch_size, rows = sb / cut;
     const std::uint64_t d = key_width(m), e = value_width(m), a = m.heads;

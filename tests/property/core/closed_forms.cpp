@@ -46,7 +46,7 @@ Symbols::Symbols(const PlannedRun& r)
       zero(shares > 1 ? r.plan.zero_stage : 0),
       w(size_of(weight_dtype(r.workload))),
       g(size_of(gradient_dtype(r.workload))),
-      st(size_of(state_dtype(r.workload))) {}
+      st(size_of(wide_dtype(r.workload))) {}
 
 std::uint64_t Symbols::again_on(std::uint64_t rank) const {
   return test::recomputed_on(plan, static_cast<std::uint32_t>(rank));

@@ -105,7 +105,7 @@ TEST_CASE("context-parallel traffic equals the closed form", "[property][totals]
     grids += run.plan.tensor != TensorAlgorithm::one_d ? 1 : 0;
     const std::uint64_t w = size_of(weight_dtype(run.workload));
     const std::uint64_t sb = run.workload.sequence_length * run.plan.microbatch_size;
-    const std::uint64_t st = size_of(state_dtype(run.workload));
+    const std::uint64_t st = size_of(wide_dtype(run.workload));
     const bool ulysses = run.plan.context == ContextAlgorithm::ulysses;
     const std::uint64_t count = program.microbatches / stage_map(run.plan).pipes();  // that a stage on a rank runs
     for (std::uint32_t stage = 0; stage < program.classes.size(); ++stage) {

@@ -33,7 +33,7 @@ struct Symbols {
         centered(r.model.norm == Norm::layer_norm ? 1 : 0),
         w(size_of(weight_dtype(r.workload))),
         g(size_of(gradient_dtype(r.workload))),
-        st(size_of(state_dtype(r.workload))) {}
+        st(size_of(wide_dtype(r.workload))) {}
 
   const Plan& plan;
   const ModelSpec& model;

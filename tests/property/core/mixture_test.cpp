@@ -160,7 +160,7 @@ TEST_CASE("A mixture layer keeps what the closed form says", "[property][mixture
     const std::uint64_t stream = 4 * rows * m.hidden;  // input, two norms' results, the middle
     const std::uint64_t masks = run.workload.hidden_dropout > 0 ? 2 * rows * m.hidden : 0;
     const std::uint64_t experts = s.slots * (2 * m.hidden + gate * x.ffn / t) + s.tokens * gate * x.shared_ffn / t;
-    const std::uint64_t logits = rows * x.experts * size_of(state_dtype(run.workload));
+    const std::uint64_t logits = rows * x.experts * size_of(wide_dtype(run.workload));
     const std::uint64_t expected = (attention + stream + experts) * s.bytes + masks + logits;
     const std::uint64_t dense = (attention + stream + s.tokens * gate * m.ffn / t) * s.bytes + masks;
     for (std::uint32_t c = 0; c < p.classes.size(); ++c) {

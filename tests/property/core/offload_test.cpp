@@ -54,7 +54,7 @@ std::uint64_t state_bytes(const Workload& w, const ParameterTable& t, const Mesh
   for (const ParameterSegment& s : t.segments) {
     const std::uint64_t count = zero ? s.count / test::shares(mesh, t, s) : s.count;
     if (has_scaled_moments(w)) bytes += 8 * ((count + 127) / 128);
-    if (has_factored_moments(w)) bytes += factored(t, s, mesh).count * size_of(state_dtype(w));
+    if (has_factored_moments(w)) bytes += factored(t, s, mesh).count * size_of(wide_dtype(w));
   }
   return bytes;
 }

@@ -34,12 +34,15 @@ std::uint64_t most_live(const Program& program, std::uint32_t rank_class, const 
 // Rajbhandari et al., SC '20, table 1: bf16 weights and gradients, fp32 master and two moments are 2, 2 and 12 bytes of
 // each parameter; N ranks shard what the stage cuts. There is no expert axis, along which some parameters are cut
 // anyway.
-TEST_CASE("bytes per parameter are 16, 4 + 12/N, 2 + 14/N and 16/N", "[property][zero]") {
+// Without masters and with bf16 moments they are 2, 2 and 4.
+TEST_CASE("bytes per parameter are 16, 4 + 12/N, 2 + 14/N and 16/N, or half of it", "[property][zero]") {
+  const bool masters = GENERATE(true, false);
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     test::RandomRunLimits limits;
     limits.precision = Precision::bf16;
     limits.zero_stage = static_cast<std::uint32_t>(seed % 4);
     PlannedRun run = test::random_run(seed, limits);
+    run.workload.master_weights = masters;
     run.workload.gradient_dtype = DType::bf16;
     run.workload.optimizer.kind = OptimizerKind::adam;
     run.workload.moment_dtype.reset();
@@ -54,8 +57,10 @@ TEST_CASE("bytes per parameter are 16, 4 + 12/N, 2 + 14/N and 16/N", "[property]
       const std::uint64_t bytes = state[index(Role::weight)] + state[index(Role::gradient)] +
                                   state[index(Role::master)] + state[index(Role::moment)];
       const std::uint64_t psi = state[index(Role::weight)] / 2 * (stage == 3 ? n : 1);  // with padding
-      const std::uint64_t whole[] = {16, 4, 2, 0}, shared[] = {0, 12, 14, 16};
+      const std::uint64_t states = masters ? 12 : 4;
+      const std::uint64_t whole[] = {4 + states, 4, 2, 0}, shared[] = {0, states, 2 + states, 4 + states};
       CHECK(bytes == psi * whole[stage] + psi * shared[stage] / n);
+      CHECK((state[index(Role::master)] > 0) == masters);
     }
   }
 }

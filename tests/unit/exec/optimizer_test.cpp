@@ -94,6 +94,37 @@ TEST_CASE("a 16-bit weight is the rounded copy of its f32 master", "[kernels]") 
   CHECK(weight == rounded);
 }
 
+// 1500 parameters are more than a tile, and the second tile has a rest.
+TEST_CASE("without a master a 16-bit weight is rounded once, from arithmetic in f32", "[kernels]") {
+  const std::uint64_t n = 1500;
+  const KernelKind kind = GENERATE(KernelKind::adam_update, KernelKind::sgd_update, KernelKind::lars_update);
+  Workload w;
+  w.optimizer.learning_rate = 0.05;
+  Memory weight = Memory::random(DType::bf16, n, 2);
+  Memory wide(DType::f32, n), m(DType::bf16, n), wide_m(DType::f32, n), v(DType::bf16, n), wide_v(DType::f32, n);
+  for (std::uint64_t i = 0; i < n; ++i) wide.set(i, weight[i]);
+  Memory g = Memory::random(DType::bf16, n, 1);
+  Memory steps = Memory::of(DType::f64, {1.0});
+  Kernel k = kernel(kind, DType::bf16, 1, n);
+  k.options.momentum = kind == KernelKind::sgd_update;
+  const auto update = [&](Memory& x, Memory& first, Memory& second) {
+    std::vector<Operand> o{g.operand(), steps.operand(), x.operand(true), first.operand(true)};
+    if (kind == KernelKind::adam_update) o.push_back(second.operand(true));
+    run(k, o, context_of(w));
+  };
+  update(weight, m, v);
+  update(wide, wide_m, wide_v);
+  Memory nearest(DType::bf16, n), nearest_m(DType::bf16, n), nearest_v(DType::bf16, n);
+  for (std::uint64_t i = 0; i < n; ++i) {
+    nearest.set(i, wide[i]);
+    nearest_m.set(i, wide_m[i]);
+    nearest_v.set(i, wide_v[i]);
+  }
+  CHECK(weight == nearest);
+  CHECK(m == nearest_m);
+  CHECK(v == nearest_v);
+}
+
 // 300 parameters are blocks of 128, 128 and 44. The stored value is the block's scale, the largest magnitude over 448
 // or 65504, times a number of the type; the step that makes it has all digits.
 TEST_CASE("moments in f8 and f16 are multiples of their block's scale", "[kernels]") {

@@ -100,6 +100,37 @@ TEST_CASE("Estimate and simulate write the same report", "[property][estimate][s
   }
 }
 
+// 14 of 32 bytes remain (docs/formulas/training.md); the number of the step counts beside few parameters.
+TEST_CASE("Without masters an update takes less time and memory", "[property][estimate]") {
+  test::RandomRunLimits limits;
+  limits.precision = Precision::bf16;
+  limits.plain = true;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    PlannedRun run = test::random_run(seed, limits);
+    run.workload.optimizer = Optimizer{};
+    run.workload.gradient_dtype.reset();
+    run.workload.moment_dtype.reset();
+    run.cluster = cluster_of(1, static_cast<std::uint32_t>(run.plan.mesh.size()), false, 0);
+    CAPTURE(seed, test::describe(run));
+    double update[2];
+    std::uint64_t peak[2];
+    for (const bool masters : {false, true}) {
+      run.workload.master_weights = masters;
+      const Program program = lower(run.model, run.workload, run.plan);
+      const Report report =
+          estimate(run, program, CostModel(*run.cluster, Calibration{}, run.plan.mesh, run.plan.placement));
+      const auto adam = std::find_if(report.operations.begin(), report.operations.end(),
+                                     [](const OperationTime& o) { return o.name == "adam_update"; });
+      REQUIRE(adam != report.operations.end());
+      update[masters ? 1 : 0] = adam->time.base();
+      peak[masters ? 1 : 0] = report.peak_memory_bytes;
+    }
+    CHECK(update[0] < 0.75 * update[1]);
+    CHECK(update[0] > 14.0 / 32.0 * update[1]);
+    CHECK(peak[0] < peak[1]);
+  }
+}
+
 // With fewer cores than ranks the estimate divides a node's work by its cores, and the simulation decides which rank
 // runs when: it is never faster. 1 ps per op is allowed for whole picoseconds of shared progress.
 TEST_CASE("The estimate never exceeds the simulation where ranks share cores", "[property][estimate][simulate]") {

@@ -96,7 +96,12 @@ TEST_CASE("400 random runs cover every kind of combination") {
     note("bf16", w.precision == Precision::bf16);
     note("fp16", w.precision == Precision::fp16);
     note("fp8", w.precision == Precision::fp8);
-    note("16-bit gradients", gradient_dtype(w) != state_dtype(w));
+    const bool half = weight_dtype(w) != wide_dtype(w);
+    note("16-bit gradients", half && gradient_dtype(w) == weight_dtype(w));
+    note("no masters", half && !has_master_weights(w));
+    note("no masters, f32 gradients", half && !has_master_weights(w) && gradient_dtype(w) == DType::f32);
+    note("no masters, f32 moments", half && !has_master_weights(w) && moment_dtype(w) == DType::f32);
+    note("no masters, f8 moments", half && !has_master_weights(w) && has_scaled_moments(w));
     note("16-bit moments", moment_dtype(w) == DType::bf16);
     note("8-bit moments", has_scaled_moments(w));
     note("adam", w.optimizer.kind == OptimizerKind::adam);

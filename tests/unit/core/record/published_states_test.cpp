@@ -16,8 +16,7 @@ struct Held {
   double weights, gradients, states;
 };
 
-/// Bytes of one parameter on a rank of `shards`.
-Held each_of(const Workload& wanted, std::uint32_t zero, std::uint32_t shards) {
+Program gpt2_on(std::uint32_t shards, std::uint32_t zero, const Workload& wanted) {
   ModelSpec m = shipped_model("gpt2-124m");
   Workload w = wanted;
   w.global_batch = shards;
@@ -31,9 +30,15 @@ Held each_of(const Workload& wanted, std::uint32_t zero, std::uint32_t shards) {
   plan.overlap_gradients = false;
   plan.offload_states = plan.offload_parameters = plan.offload_activations = 0;
   plan.gradient_bucket = gigabyte;
-  const RoleBytes state = totals_of(lower(m, w, plan), 0).state;
+  return lower(m, w, plan);
+}
+
+/// Bytes of one parameter on a rank of `shards`.
+Held each_of(const Workload& wanted, std::uint32_t zero, std::uint32_t shards) {
+  const RoleBytes state = totals_of(gpt2_on(shards, zero, wanted), 0).state;
   const auto of = [&](Role role) {
-    return static_cast<double>(state[static_cast<std::size_t>(role)]) / static_cast<double>(parameter_count(m));
+    return static_cast<double>(state[static_cast<std::size_t>(role)]) /
+           static_cast<double>(parameter_count(shipped_model("gpt2-124m")));
   };
   return {of(Role::weight), of(Role::gradient), of(Role::master) + of(Role::moment)};
 }
@@ -54,7 +59,8 @@ Workload trained_with(OptimizerKind kind, Precision precision, std::optional<DTy
 // gradients in f32: 18 (docs of its distributed optimizer).  Momentum alone keeps one f32 less: 12 (You et al., LARS:
 // the same states as SGD with momentum).  Peng et al., "FP8-LM", 2023: 1 and 2 bytes of moments, here beside an f32
 // master and two f32 scales for 128.  DeepSeek-V3, section 3.3: f32 gradients and masters, bf16 moments, which is 13
-// where the weights are kept in fp8 alone and 14 where they are in bf16, as here.
+// where the weights are kept in fp8 alone and 14 where they are in bf16, as here.  Without masters PyTorch's AdamW has
+// moments and gradients in the weights' type: 8 (torchtune's full fine-tuning).
 TEST_CASE("optimizers take the published bytes of a parameter", "[unit][record]") {
   struct Row {
     const char* name;
@@ -65,6 +71,10 @@ TEST_CASE("optimizers take the published bytes of a parameter", "[unit][record]"
   using P = Precision;
   Workload plain = trained_with(O::sgd, P::bf16, DType::bf16);
   plain.optimizer.momentum = 0.0;
+  const auto pure = [](Workload w) {
+    w.master_weights = false;
+    return w;
+  };
   const Row rows[] = {
       {"Adam, 16", trained_with(O::adam, P::bf16, DType::bf16), {2, 2, 12}},
       {"Adam in fp16, 16", trained_with(O::adam, P::fp16, DType::f16), {2, 2, 12}},
@@ -76,6 +86,14 @@ TEST_CASE("optimizers take the published bytes of a parameter", "[unit][record]"
       {"LARS, 12", trained_with(O::lars, P::bf16, DType::bf16), {2, 2, 8}},
       {"SGD alone, 8", plain, {2, 2, 4}},
       {"bf16 moments, 14", trained_with(O::adam, P::fp8, DType::f32, DType::bf16), {2, 4, 8}},
+      {"bf16 alone, 8", pure(trained_with(O::adam, P::bf16)), {2, 2, 4}},
+      {"bf16 alone, fp8 products", pure(trained_with(O::adam, P::fp8)), {2, 2, 4}},
+      {"f32 gradients and moments, no masters",
+       pure(trained_with(O::adam, P::bf16, DType::f32, DType::f32)),
+       {2, 4, 8}},
+      {"bf16 alone, LAMB", pure(trained_with(O::lamb, P::bf16)), {2, 2, 8}},
+      {"bf16 alone, LARS, 6", pure(trained_with(O::lars, P::bf16)), {2, 2, 2}},
+      {"bf16 alone, SGD, 4", pure(plain), {2, 2, 0}},
       {"8 and 16 bit moments", trained_with(O::adam, P::fp8, DType::bf16, DType::f8), {2, 2, 4 + 3 + 8.0 / 128}},
   };
   for (const Row& row : rows) {
@@ -84,6 +102,25 @@ TEST_CASE("optimizers take the published bytes of a parameter", "[unit][record]"
     CHECK(held.weights == row.expected.weights);
     CHECK(held.gradients == row.expected.gradients);
     CHECK(held.states == Approx(row.expected.states).epsilon(1e-4));  // scales of parts below 128
+  }
+}
+
+// Adam reads the gradient, and reads and writes weight, master and two moments: 4 + 2 (2 + 4 + 4 + 4) bytes of a
+// parameter; without masters 2 + 2 (2 + 2 + 2). Each kernel reads the number of the step, 8 bytes.
+TEST_CASE("Adam touches 32 bytes of a parameter, and 14 without masters", "[unit][record]") {
+  for (const bool masters : {true, false}) {
+    CAPTURE(masters);
+    Workload w = trained_with(OptimizerKind::adam, Precision::bf16);
+    w.master_weights = masters;
+    const Program program = gpt2_on(1, 0, w);
+    std::uint64_t bytes = 0;
+    for_each_op(program, program.classes[0].step, [&](const OpRun& run) {
+      const auto* compute = std::get_if<Compute>(&run.op->action);
+      if (compute == nullptr || run.block->kernels[compute->kernel].kind != KernelKind::adam_update) return;
+      bytes += touched_bytes(program, *run.block, *run.op) - 8;
+    });
+    CHECK(bytes == parameter_count(shipped_model("gpt2-124m")) * (masters ? 32 : 14));
+    for (const Buffer& b : program.buffers) CHECK((masters || b.role != Role::master));
   }
 }
 

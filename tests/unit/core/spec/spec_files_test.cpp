@@ -41,7 +41,8 @@ Workload random_workload(std::uint64_t seed) {
   w.global_batch = 1 + bits() % 5000;
   w.sequence_length = 1 + bits() % 9000;
   w.precision = static_cast<Precision>(bits() % precision_names().size());
-  if (bits() % 2 == 0) w.gradient_dtype = bits() % 2 == 0 ? weight_dtype(w) : state_dtype(w);
+  w.master_weights = (w.precision != Precision::bf16 && w.precision != Precision::fp8) || bits() % 2 == 0;
+  if (bits() % 2 == 0) w.gradient_dtype = bits() % 2 == 0 ? weight_dtype(w) : wide_dtype(w);
   w.optimizer.learning_rate = unit();
   w.optimizer.weight_decay = unit();
   w.optimizer.kind = static_cast<OptimizerKind>(bits() % optimizer_names().size());
@@ -56,7 +57,9 @@ Workload random_workload(std::uint64_t seed) {
   if (w.optimizer.kind == OptimizerKind::lamb && bits() % 2 == 0) w.optimizer.trust_clip = 0.1 + unit();
   const bool narrow = optimizer_moments(w) > 0 && w.optimizer.kind != OptimizerKind::lamb;
   if (bits() % 2 == 0 && w.precision != Precision::fp64 && narrow) {
-    w.moment_dtype = w.optimizer.kind == OptimizerKind::adam && bits() % 2 == 0 ? DType::f8 : DType::bf16;
+    w.moment_dtype = w.optimizer.kind == OptimizerKind::adam && bits() % 2 == 0 ? DType::f8
+                     : bits() % 2 == 0                                          ? DType::bf16
+                                                                                : wide_dtype(w);
   }
   if (bits() % 2 == 0) w.schedule = {ScheduleKind::cosine, bits() % 10, 11 + bits() % 10, unit()};
   if (bits() % 2 == 0) w.clip_norm = 0.1 + unit();
