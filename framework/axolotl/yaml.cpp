@@ -138,8 +138,7 @@ TrainedWeights read_precision(LaunchReading& r, const TrainerSharding& sharding)
   put_trainer_gradients(r, sharding, precision);
   if (keeps_masters(r, sharding) || precision == "fp32" || precision == "fp16") return TrainedWeights::f32;
   r.assume("workload.gradient_dtype", "\"bf16\"", "gradients have the type of the weights");
-  const std::string at = r.value(from) != nullptr ? from : "base_model";
-  r.refuse(at, "weights in bf16 without a copy in f32 are not in plans", "masters in f32 beside them");
+  r.assume("workload.master_weights", "false", "weights are loaded in bf16, and updated as they are");
   return TrainedWeights::bf16;
 }
 

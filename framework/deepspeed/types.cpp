@@ -83,7 +83,10 @@ DeepSpeedTypes read_deepspeed_types(DeepSpeedKeys& k, std::uint64_t stage, const
   }
   for (const char* table : {"bf16", "bfloat16", "fp16"}) {
     const std::string at(table);
-    if (k.toggle(at + ".bf16_master_weights_and_grads").value_or(false)) {
+    if (!k.toggle(at + ".bf16_master_weights_and_grads").value_or(false)) continue;
+    if (precision == "bf16") {
+      r.set(at + ".bf16_master_weights_and_grads", "workload.master_weights", "false");
+    } else {
       r.refuse(at + ".bf16_master_weights_and_grads", "16-bit master weights are not in plans", "32-bit ones");
     }
   }

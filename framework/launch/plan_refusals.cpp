@@ -66,6 +66,10 @@ void PlanRefusals::on_host() {
 }
 
 void PlanRefusals::usual_moments() {
+  if (!run_.workload.master_weights) {
+    refuse("workload.master_weights", "precision", fmt::format("{} keeps fp32 copies of the weights here", title_),
+           {"Leave out master_weights."});
+  }
   if (moment_dtype(run_.workload) == state_dtype(run_.workload)) return;
   refuse("workload.moment_dtype", "optimizer", fmt::format("{} has no moments of 1 or 2 bytes", title_),
          {"Leave out moment_dtype."});

@@ -30,7 +30,7 @@ class PlanRefusals {
   void no_chunks();  ///< ZeRO-3's parameter chunks
   void no_offloaded_weights();
   void on_host();        ///< no tier is the disk
-  void usual_moments();  ///< moments of 1 or 2 bytes
+  void usual_moments();  ///< moments of 1 or 2 bytes; weights without fp32 copies
   void no_tensor_sequences();
   /// Precisions that the framework has.
   void precisions(std::initializer_list<Precision> known);

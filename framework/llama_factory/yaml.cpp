@@ -59,7 +59,7 @@ std::string read_precision(LaunchReading& r, TrainedWeights& weights) {
   if (pure) {
     weights = TrainedWeights::bf16;
     r.assume("workload.gradient_dtype", "\"bf16\"", "gradients have the type of the weights");
-    r.refuse("pure_bf16", "weights in bf16 without a copy in f32 are not in plans", "masters in f32 beside them");
+    r.set("pure_bf16", "workload.master_weights", "false");
   }
   if (precision == "fp32" && tf32) r.refuse("tf32", "products in TF32 are not in plans", "products in fp32");
   if (r.toggle("fp8_enable_fsdp_float8_all_gather").value_or(false)) {

@@ -44,6 +44,11 @@ void learning_rate(FlagWriter& w) {
 /// Types of moments, and states in host memory, which both need the optimizer that knows of types. Masters stay whole.
 void states(FlagWriter& w) {
   const Workload& x = w.workload();
+  if (!x.master_weights) {
+    w.refuse("workload.master_weights", "precision", "Megatron-LM keeps fp32 copies of the weights",
+             {"Leave out master_weights."});
+    return;
+  }
   const DType first = moment_dtype(x, 0), second = moment_dtype(x, 1);
   const bool narrow = first != state_dtype(x) || second != state_dtype(x);
   const bool away = w.plan().offload_states.value_or(0) > 0;

@@ -23,9 +23,12 @@ void NanotronReading::precision() {
     r_.without_effect({wide}, "gradients have the weights' type");
   } else if (sums_wide) {
     set_or_assume(wide, "workload.gradient_dtype", "\"f32\"");
+  } else if (dtype == "float16") {
+    r_.set(wide, "workload.gradient_dtype", "\"f16\"");
+    r_.refuse(wide, "weights in fp16 without a copy in f32 are not in plans", "master weights in f32");
   } else {
-    r_.set(wide, "workload.gradient_dtype", dtype == "float16" ? "\"f16\"" : "\"bf16\"");
-    r_.refuse(wide, "weights without a copy in f32 are not in plans", "master weights in f32");
+    r_.set(wide, "workload.gradient_dtype", "\"bf16\"");
+    r_.set(wide, "workload.master_weights", "false");
   }
 }
 

@@ -154,7 +154,7 @@ class Refusals {
     if (!half && workload_.precision != Precision::fp32) {
       refuse("workload.precision", "precision", "nanotron trains in bf16 or fp32", {"Set precision to bf16."});
     }
-    if (half && gradient_dtype(workload_) != DType::f32) {
+    if (half && (gradient_dtype(workload_) == DType::f32) != workload_.master_weights) {
       refuse("workload.gradient_dtype", "gradients",
              "nanotron keeps weights in f32 only where it sums gradients in f32", {"Leave out gradient_dtype."});
     }
@@ -163,7 +163,8 @@ class Refusals {
              fmt::format("nanotron has no {} as it is here", name_of(workload_.optimizer.kind)), {"Use adam."});
     }
     if (moment_dtype(workload_) != state_dtype(workload_)) {
-      refuse("workload.moment_dtype", "optimizer", "nanotron keeps moments in f32", {"Leave out moment_dtype."});
+      refuse("workload.moment_dtype", "optimizer", "nanotron keeps moments in the type of the weights that are updated",
+             {"Leave out moment_dtype."});
     }
     if (workload_.hidden_dropout > 0.0 || workload_.attention_dropout > 0.0) {
       refuse("workload.dropout", "model", "these models of nanotron have no dropout", {"Set dropout to 0."});

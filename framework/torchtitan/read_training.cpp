@@ -47,7 +47,7 @@ void TitanReading::precision() {
   if (narrow) {
     r_.set(dtype, "workload.gradient_dtype", "\"bf16\"");
     r_.set(dtype, "workload.moment_dtype", "\"bf16\"");
-    r_.refuse(dtype, "weights without a copy in f32 are not in plans", "bf16 with master weights in f32");
+    r_.set(dtype, "workload.master_weights", "false");
   } else if (has(dtype)) {
     r_.take(dtype, "weights are kept in f32");
   }

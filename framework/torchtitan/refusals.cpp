@@ -193,7 +193,7 @@ class Refusals {
           refuse("workload.precision", "precision", "torchtitan trains in fp32 unless ranks shard weights",
                  {"Set data to 2 or more, with zero_stage 3, or precision to fp32."});
         }
-        if (gradient_dtype(workload_) != DType::f32) {
+        if (workload_.master_weights && gradient_dtype(workload_) != DType::f32) {
           refuse("workload.gradient_dtype", "gradients", "torchtitan sums gradients in f32",
                  {"Leave out gradient_dtype."});
         }
@@ -208,7 +208,8 @@ class Refusals {
              {"Use adam."});
     }
     if (moment_dtype(workload_) != state_dtype(workload_)) {
-      refuse("workload.moment_dtype", "optimizer", "torchtitan keeps moments in f32", {"Leave out moment_dtype."});
+      refuse("workload.moment_dtype", "optimizer", "torchtitan keeps moments in the type of the weights",
+             {"Leave out moment_dtype."});
     }
     if (workload_.hidden_dropout > 0.0 || workload_.attention_dropout > 0.0) {
       refuse("workload.dropout", "model", "torchtitan's models have no dropout", {"Set dropout to 0."});

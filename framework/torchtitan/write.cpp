@@ -73,6 +73,7 @@ class Writer {
     out_.raw("max_norm", workload_.clip_norm ? fmt::format("{}", *workload_.clip_norm) : "inf");
     constexpr std::uint64_t usual_steps = 1000;
     out_.whole("steps", s.kind == ScheduleKind::constant ? s.warmup_steps + usual_steps : s.total_steps);
+    if (!workload_.master_weights) out_.text("dtype", "bfloat16");
     out_.text("mixed_precision_param", workload_.precision == Precision::fp32 ? "float32" : "bfloat16");
     out_.table("optimizer").text("name", "AdamW").number("lr", o.learning_rate).number("beta1", o.beta1);
     out_.number("beta2", o.beta2).number("eps", o.epsilon).number("weight_decay", o.weight_decay);

@@ -59,8 +59,8 @@ std::string lowered(std::string text) {
 void put_moments(LaunchReading& r, std::string_view key, std::string_view moments, TrainedWeights weights) {
   std::string type(moments);
   if (moments == "weights") type = weights == TrainedWeights::bf16 ? "bf16" : "";
-  // Moments in f32 are what plans have anyway.
-  if (type.empty() || type == "f32") return;
+  // Moments in f32 are what plans with weights in f32 have anyway.
+  if (type.empty() || (type == "f32" && weights == TrainedWeights::f32)) return;
   if (r.value(key) != nullptr)
     r.set(key, "workload.moment_dtype", "\"" + type + "\"");
   else
