@@ -381,7 +381,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     w.master_weights = false;
     if (w.seed % 2 == 0 && !w.gradient_dtype) w.gradient_dtype = DType::f32;
     if (w.seed % 5 < 2 && optimizer_moments(w) > 0 && !w.moment_dtype) w.moment_dtype = DType::f32;
-    if (w.seed % 5 == 2 && w.optimizer.kind == OptimizerKind::adam) w.moment_dtype = DType::f8;
+    if (w.seed % 5 > 2 && w.optimizer.kind == OptimizerKind::adam) w.moment_dtype = DType::f8;
   }
 
   p.sequence_parallel = !grid && tensor > 1 && draw.once_in(2);

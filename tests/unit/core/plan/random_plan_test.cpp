@@ -101,7 +101,6 @@ TEST_CASE("400 random runs cover every kind of combination") {
     note("no masters", half && !has_master_weights(w));
     note("no masters, f32 gradients", half && !has_master_weights(w) && gradient_dtype(w) == DType::f32);
     note("no masters, f32 moments", half && !has_master_weights(w) && moment_dtype(w) == DType::f32);
-    note("no masters, f8 moments", half && !has_master_weights(w) && has_scaled_moments(w));
     note("16-bit moments", moment_dtype(w) == DType::bf16);
     note("8-bit moments", has_scaled_moments(w));
     note("adam", w.optimizer.kind == OptimizerKind::adam);

@@ -156,6 +156,21 @@ TEST_CASE("a run of another model, or with other states, is refused; other chang
   CHECK(workload_changes(m, run) == std::vector<std::string>{"batch = 4 (it was 2)"});
 }
 
+TEST_CASE("a checkpoint with master weights is none without them", "[checkpoint]") {
+  PlannedRun run = test::SavedState().run;
+  run.workload.precision = Precision::bf16;
+  const Manifest with = manifest_of(run, 4);
+  run.workload.master_weights = false;
+  const Manifest without = manifest_of(run, 4);
+  Diagnostics d;
+  check_resume(without, run, "dir", d);
+  CHECK(d.empty());
+  check_resume(with, run, "dir", d);
+  REQUIRE(d.list().size() == 1);
+  CHECK(d.list()[0].code == "checkpoint.states");
+  CHECK(d.list()[0].details[1].starts_with("The plan has precision bf16 without master weights, optimizer "));
+}
+
 TEST_CASE("a manifest and a directory read back equal", "[checkpoint]") {
   const test::SavedState state;
   Manifest m = manifest_of(state.run, 4);

@@ -191,6 +191,23 @@ TEST_CASE("FSDP2 keeps shards in full precision alone", "[unit][memory]") {
   CHECK(memory_figures(program, framework)[0].live == fsdp.live + (2 << 20));
 }
 
+// In bf16 alone the rank's half has 2 bytes each of weights, two moments and reduced gradients; moments come with the
+// first update, gradients with the first backward pass.
+TEST_CASE("FSDP2 keeps bf16 shards where there are no masters", "[unit][memory]") {
+  PlannedRun run = small_llama();
+  run.workload.master_weights = false;
+  run.workload.gradient_dtype.reset();
+  run.plan.mesh = Mesh{{{Axis::data, 2}}};
+  run.plan.zero_stage = 3;
+  const Program program = lower(run.model, run.workload, run.plan);
+  FrameworkMemory framework;
+  framework.states = StateLayout::fsdp;
+  const MemoryFigures fsdp = memory_figures(program, framework)[0], listed = memory_figures(program)[0];
+  const std::uint64_t shard = (2 * 2336 + 640 + 656) / 2;
+  CHECK(fsdp.steady == listed.steady);
+  CHECK(fsdp.setup == listed.setup - (2 + 4) * shard);
+}
+
 // With every rule on any plan with ZeRO, everything that comes goes, under names that nothing else has, and nothing is
 // left over.
 TEST_CASE("states of a training program come and go in pairs", "[property][memory]") {
