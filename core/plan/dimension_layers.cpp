@@ -74,6 +74,19 @@ bool put_recomputed_layers(PlannedRun& run, std::uint64_t value, std::string& re
   return true;
 }
 
+/// Whether the loss can be made in pieces at all, and in this many.
+bool has_loss_pieces(const PlannedRun& run) {
+  return run.plan.tensor == TensorAlgorithm::one_d && run.model.architecture != Architecture::vit;
+}
+bool are_loss_pieces(const PlannedRun& run, std::uint64_t pieces) {
+  return pieces > 0 && run.workload.sequence_length % (pieces * run.plan.mesh.size(Axis::context)) == 0;
+}
+std::vector<std::uint64_t> loss_pieces(const PlannedRun& run) {
+  std::vector<std::uint64_t> out = doublings(1, 16);
+  std::erase_if(out, [&](std::uint64_t n) { return n > 1 && !are_loss_pieces(run, n); });
+  return out;
+}
+
 }  // namespace
 
 std::vector<Dimension> layer_dimensions() {
@@ -179,6 +192,24 @@ std::vector<Dimension> layer_dimensions() {
            [](const Dimension& d, TomlWriter& out, const PlannedRun& run) {
              if (run.plan.recompute_layers) out.wholes(d.word(), *run.plan.recompute_layers);
            }},
+      {.key = "plan.loss_chunks",
+       .group = DimensionGroup::memory,
+       .kind = count,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Loss chunks"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor",
+                                 "Pieces in which the logits and the loss are made, one after the other."),
+       .least = 1,
+       .most = plan_size_limit,
+       .usual = 1,
+       .get = plan_value<&Plan::loss_chunks>,
+       .put = put_plan<&Plan::loss_chunks>,
+       .values = loss_pieces,
+       .applies = has_loss_pieces,
+       .outlived =
+           [](const PlannedRun& before, const PlannedRun& after) {
+             return are_loss_pieces(before, before.plan.loss_chunks) && !are_loss_pieces(after, after.plan.loss_chunks);
+           },
+       .said = Said::unless_default},
   };
 }
 

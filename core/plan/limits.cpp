@@ -129,6 +129,7 @@ SearchLimits basic_limits() {
            {"plan.schedule", {number(ScheduleName::gpipe), number(ScheduleName::one_f_one_b)}},
            {"plan.zero_stage", {0, 1}},
            {"plan.recompute_layers", {0}},
+           {"plan.loss_chunks", {1}},
            {"plan.offload_states", {0}},
            {"plan.offload_parameters", {0}},
            {"plan.offload_activations", {0}}}};

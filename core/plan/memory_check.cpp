@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -11,6 +12,8 @@
 
 #include "core/base/counted.hpp"
 #include "core/plan/check_context.hpp"
+#include "core/plan/nearest_plan.hpp"
+#include "core/plan/plan_names.hpp"
 #include "core/spec/spec_files.hpp"
 
 namespace orrery {
@@ -60,6 +63,33 @@ void check_recompute_layers(const CheckContext& c) {
              fmt::format("Nearest valid: {}.", layers[s])});
     return;
   }
+}
+
+/// Pieces of the loss are equal numbers of a rank's positions.
+void check_loss_chunks(const CheckContext& c) {
+  const std::uint64_t n = c.plan.loss_chunks, context = c.plan.mesh.size(Axis::context);
+  const std::string key = "plan.loss_chunks";
+  if (n == 1) return;
+  if (c.plan.tensor != TensorAlgorithm::one_d) {
+    c.error(key, "loss-chunks-tensor", "the loss of a grid of ranks cannot be made in chunks",
+            {fmt::format("tensor is \"{}\"; the grid makes the head's product of all positions step by step.",
+                         name_of(c.plan.tensor)),
+             "Set tensor to \"1d\", or leave out loss_chunks."});
+    return;
+  }
+  if (c.model.architecture == Architecture::vit) {
+    c.error(
+        key, "loss-chunks-images", "the loss of images cannot be made in chunks",
+        {"A vision transformer has a row of logits for each image, and no other positions.", "Leave out loss_chunks."});
+    return;
+  }
+  if (c.workload.sequence_length % context != 0) return;  // said already
+  const std::uint64_t positions = c.workload.sequence_length / context;
+  if (n > 0 && positions % n == 0) return;
+  c.error(key, "loss-chunks", "loss_chunks does not divide the positions of a rank",
+          {context == 1 ? fmt::format("sequence is {}; loss_chunks is {}.", positions, n)
+                        : fmt::format("sequence / context is {}; loss_chunks is {}.", positions, n),
+           nearest_divisors(positions, std::max<std::uint64_t>(n, 1), "loss_chunks")});
 }
 
 /// `of` is "states", for example, as in offload_states and states_tier.
@@ -116,6 +146,7 @@ void check_offload(const CheckContext& c) {
 void check_memory_choices(const Plan& plan, const ModelSpec& model, const Workload& workload, Diagnostics& out) {
   const CheckContext c{plan, model, workload, out};
   check_recompute_layers(c);
+  check_loss_chunks(c);
   check_offload(c);
 }
 

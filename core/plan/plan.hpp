@@ -95,6 +95,9 @@ struct Plan {
   Recompute recompute = Recompute::none;
   /// How many layers of each pipeline stage are recomputed, counted from its first; unset means all.
   std::optional<std::vector<std::uint32_t>> recompute_layers;
+  /// Pieces, along the positions of a microbatch, in which the head's product, the loss and their gradients are made;
+  /// with 2 or more, all of it is in the backward pass, and logits of one piece alone live at a time.
+  std::uint32_t loss_chunks = 1;
   /// How many eighths of each stage's layers, from its last down, keep their master weights and optimizer moments in
   /// host memory, where the host updates them; 8 takes the embedding and the head too.
   std::optional<std::uint32_t> offload_states = 0;

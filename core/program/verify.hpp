@@ -56,8 +56,9 @@ struct Violation {
 ///   program.pairing        what runs forward runs backward, per layer and microbatch; the loss's mean is taken
 ///   program.update         every gradient that is added to is updated with (and counted in the norm where there is
 ///                          clipping), after the step was counted; parts that are updated are gathered
-///   program.targets        a loss is divided by the number of its own targets, prediction modules are given the tokens
-///                          whose next are asked for, and the means of all losses are added
+///   program.targets        a loss is divided by the number of its own targets, each of which counts once and meets
+///                          the logits of its row; prediction modules are given the tokens whose next are asked for,
+///                          and the means of all losses are added
 ///   program.norm           each element of a parameter counts once in a norm: the shares of ranks that hold the same
 ///                          add up to one, no sum over ranks is made twice, and one copy of a tied table counts
 ///   program.size           more ops than this check is made for

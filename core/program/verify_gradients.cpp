@@ -40,8 +40,11 @@ class Gradients {
     for_each_op(p_, p_.classes[class_].step, [&](const OpRun& run) {
       collected(run);
       const auto* compute = std::get_if<Compute>(&run.op->action);
+      if (run.op_index == 0) made_.clear();
       if (compute == nullptr) return;
-      if (run.block->kernels[compute->kernel].kind == KernelKind::fill) return cleared(run);
+      const KernelKind kind = run.block->kernels[compute->kernel].kind;
+      if (kind == KernelKind::fill) return cleared(run);
+      if (kind == KernelKind::gemm) ++made_[instance(run, run.block->views[run.op->views.first + 2])];
       const View* added = nullptr;
       for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
         const View& v = run.block->views[run.op->views.first + i];
@@ -139,6 +142,10 @@ class Gradients {
     for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
       const View& v = run.block->views[run.op->views.first + i];
       std::get<2>(c).emplace_back(instance(run, v), offset_on(p_.mesh, v, rank_), v.count);
+      // The gradient of the head's bias is made of pieces of logits that all lie in one place.
+      const bool of_bias = run.block->kernels[compute.kernel].kind == KernelKind::bias_backward;
+      if (of_bias && v.use == View::Use::read)
+        std::get<2>(c).emplace_back(instance(run, v), made_[instance(run, v)], 0);
     }
     if (!seen_.insert(std::move(c)).second) {
       f_.add_run("program.gradient", fmt::format("{} is added to twice with the same operands", name(target.buffer)),
@@ -171,6 +178,7 @@ class Gradients {
   Rank rank_;
   Counts regions_;
   std::map<Instance, Covered> covered_;
+  std::map<Instance, std::uint64_t> made_;  ///< how often products of the block at hand have made it
   std::set<Contribution> seen_;
 };
 

@@ -220,6 +220,16 @@ class Values {
     return k.kind == KernelKind::gemm && new_partial(regions_, run, k, 2) == regions_.partial_of(run, v);
   }
 
+  /// The content of a product's operand, by which parts of one buffer are told from each other.
+  [[nodiscard]] std::uint64_t factor(const OpRun& run, const View& v) {
+    const std::uint64_t content = regions_.content(run, v);
+    if (v.offset == 0 || slice_of(p_, v) != nullptr) return content;
+    Hash h;
+    h.add(content);
+    h.add(v.offset);
+    return h.value;
+  }
+
   /// Tests uses of contents that show when a buffer was not filled anew.
   void same_input(const OpRun& run, const Kernel& k) {
     const auto norm_input =
@@ -239,12 +249,12 @@ class Values {
     key.add(weight.offset);
     // The head's product is transposed: its input is the second operand of the gradient's product.
     if (k.pass == Pass::forward && b.role == Role::weight) {
-      inputs_[key.value] = regions_.content(run, view(run, 0));
+      inputs_[key.value] = factor(run, view(run, 0));
       if (view(run, sum).use == View::Use::accumulate) joint_.insert(key.value);
     } else if (k.pass == Pass::weight_gradient && b.role == Role::gradient) {
       const auto forward = inputs_.find(key.value);
       if (forward == inputs_.end()) return;
-      const std::uint64_t first = regions_.content(run, view(run, 0)), second = regions_.content(run, view(run, 1));
+      const std::uint64_t first = factor(run, view(run, 0)), second = factor(run, view(run, 1));
       const std::string& name = slice_of(p_, weight)->name;
       if (first != forward->second && second != forward->second) {
         regions_.wrong("program.stale",
@@ -290,7 +300,7 @@ class Values {
     std::vector<Attended> attended(run.op->views.count);
     for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
       const View& v = view(run, i);
-      if (v.use != View::Use::write) made.add(regions_.content(run, v));
+      if (v.use != View::Use::write) made.add(k.kind == KernelKind::gemm ? factor(run, v) : regions_.content(run, v));
       if (p_[v.buffer].role == Role::weight) made.add(v.offset);  // which of the module's parameters
       if (v.use == View::Use::read) continue;
       partial[i] = static_cast<AxisBits>(new_partial(regions_, run, k, i) | other_holders(run, k, v));

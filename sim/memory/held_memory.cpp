@@ -21,6 +21,13 @@ const Buffer* gradient_of(const Program& program, const Block& block, const Op& 
   return nullptr;
 }
 
+/// Whether the op makes the buffer anew.
+bool writes(const Block& block, const Op& op, BufferId what) {
+  const auto first = block.views.begin() + op.views.first;
+  return std::any_of(first, first + op.views.count,
+                     [&](const View& v) { return v.buffer == what && v.use == View::Use::write; });
+}
+
 /// The type of the weights whose gradients `gradient` holds.
 DType weight_type(const Program& program, const Buffer& gradient) {
   for (const Buffer& b : program.buffers) {
@@ -180,6 +187,11 @@ void HeldMemory::turn_into_gradient(const View& logits, CrossEntropy entropy, st
 
 void HeldMemory::read_block(const Block& block, const FrameworkMemory& framework, std::vector<Step>& into) {
   std::vector<Step> at_end;
+  std::vector<Step> of_piece;  // what ends with a piece of the logits: with its loss, then with its gradient
+  const auto end_piece = [&] {
+    into.insert(into.end(), of_piece.begin(), of_piece.end());
+    of_piece.clear();
+  };
   const bool in_fp32 = framework.cross_entropy == CrossEntropy::plain || framework.cross_entropy == CrossEntropy::eager;
   std::optional<BufferId> replaced;  // fp32 logits, given back when their gradient has been converted
   for (const Op& op : block.ops) {
@@ -192,17 +204,25 @@ void HeldMemory::read_block(const Block& block, const FrameworkMemory& framework
       const std::uint64_t bytes = bytes_of(TensorId{{what, 0, 0}, {}});
       if (buffer.tier != Tier::device || bytes == 0 || replaced == what) continue;
       if (alloc != nullptr && in_fp32 && logits_[index(what)] > 0) {
-        begin_logits(buffer, logits_[index(what)], framework.cross_entropy, into, at_end);
+        begin_logits(buffer, logits_[index(what)], framework.cross_entropy, into, of_piece);
       }
       into.push_back(step_of(alloc != nullptr, what, shift, bytes));
       continue;
     }
     const Kernel* k = kernel_of(block, op);
     if (k == nullptr) continue;
+    if (replaced && writes(block, op, *replaced)) {
+      end_piece();
+      const Buffer& buffer = program_[*replaced];
+      begin_logits(buffer, logits_[index(*replaced)], framework.cross_entropy, into, of_piece);
+      into.push_back(step_of(true, *replaced, 0, orrery::bytes_of(buffer)));
+      replaced.reset();
+    }
     if (k->kind == KernelKind::cross_entropy_backward && in_fp32 &&
         logits_[index(block.views[op.views.first].buffer)] > 0) {
       const View& logits = block.views[op.views.first];
-      turn_into_gradient(logits, framework.cross_entropy, into, at_end);
+      end_piece();
+      turn_into_gradient(logits, framework.cross_entropy, into, of_piece);
       replaced = logits.buffer;
     }
     if (framework.weight_gradients == WeightGradients::in_place) continue;
@@ -229,6 +249,7 @@ void HeldMemory::read_block(const Block& block, const FrameworkMemory& framework
       into.back().stays = true;
     }
   }
+  end_piece();
   into.insert(into.end(), at_end.begin(), at_end.end());
 }
 

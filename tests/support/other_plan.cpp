@@ -115,6 +115,9 @@ std::optional<PlannedRun> under_plan(const PlannedRun& subject, std::uint64_t se
   }
   p.stage_layers = counts;
   p.recompute_layers.reset();
+  const bool cuts_loss = run.model.architecture != Architecture::vit &&
+                         run.workload.sequence_length % (p.loss_chunks * p.mesh.size(Axis::context)) == 0;
+  if (!cuts_loss) p.loss_chunks = 1;
   if (p.zero_stage == 3 && p.mesh.size(Axis::data) > 1 && !splits_backward(p) &&
       gradient_dtype(run.workload) == weight_dtype(run.workload)) {
     p.reshard_after_forward = true;

@@ -464,6 +464,14 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     p.parameter_chunk = Bytes::of(std::ceil(wanted / static_cast<double>(unit)) * static_cast<double>(unit));
   }
   if (limits.predictions) add_predictions(draw, run);
+  // The loss in pieces, in a third of the runs where it may be; there is no draw, so that the others stay as they are.
+  const bool may_cut_loss = p.tensor == TensorAlgorithm::one_d && run.model.architecture != Architecture::vit;
+  if (may_cut_loss && !limits.plain && w.seed / 7 % 3 == 0) {
+    const std::uint64_t positions = w.sequence_length / p.mesh.size(Axis::context);
+    std::uint64_t n = 2 + w.seed / 21 % 3;
+    while (positions % n != 0) --n;
+    p.loss_chunks = static_cast<std::uint32_t>(n);
+  }
   return run;
 }
 
@@ -558,9 +566,10 @@ std::string describe(const PlannedRun& run) {
              p.mesh.size(Axis::context) > 1 ? fmt::format("{}/{}", name_of(p.context), p.inner_ring) : "no-context",
              p.zigzag ? "zigzag" : "in-order", p.sequence_parallel ? "sp" : "no-sp", name_of(w.optimizer.kind),
              w.optimizer.momentum, w.clip_norm.value_or(0.0), w.hidden_dropout, w.attention_dropout,
-             w.master_weights ? "" : " no masters", name_of(gradient_dtype(w)), name_of(moment_dtype(w)), w.seed,
-             p.placement.empty() ? "" : " placed") +
-         (p.parameter_chunk > Bytes() ? fmt::format(" chunk {}", p.parameter_chunk->base()) : "") + experts;
+              w.master_weights ? "" : " no masters", name_of(gradient_dtype(w)), name_of(moment_dtype(w)), w.seed,
+              p.placement.empty() ? "" : " placed") +
+         (p.parameter_chunk > Bytes() ? fmt::format(" chunk {}", p.parameter_chunk->base()) : "") +
+         (p.loss_chunks > 1 ? fmt::format(" loss in {}", p.loss_chunks) : "") + experts;
 }
 
 }  // namespace orrery::test

@@ -44,9 +44,9 @@ struct RandomRunLimits {
 /// or 3), 3D, sequence parallelism, recomputation of all or some layers, ZeRO 0 to 3 with and
 /// without replicas, offloaded optimizer states, parameters and activations, clipping, dropout, learning-rate
 /// schedules, all precisions, all optimizers, SGD with and without momentum, moments in bf16, tiny to huge buckets,
-/// overlap, unfused and flash, a context axis with every algorithm, contiguous and zigzag, one ring and two; mixtures
-/// of 2 to 8 experts with every gate and law of routing (learned in fp64 alone), shared experts, dense layers below, an
-/// expert axis.
+/// overlap, the loss in 1 to 4 pieces, unfused and flash, a context axis with every algorithm, contiguous and zigzag,
+/// one ring and two; mixtures of 2 to 8 experts with every gate and law of routing (learned in fp64 alone), shared
+/// experts, dense layers below, an expert axis.
 [[nodiscard]] PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits = {});
 
 /// Virtual stages of a pipeline rank, and the layers of all of them.

@@ -18,7 +18,9 @@ struct Product {
   bool widens;              ///< takes the residual stream; else gives it
   bool transposed = false;  ///< the head, whose matrix is stored like the word table
   Scope scope = Scope::layer_microbatch;
-  std::uint64_t rows = 0;  ///< rows on a rank, the first of its buffers; 0: all tokens
+  std::uint64_t rows = 0;  ///< rows on a rank; 0: all tokens
+  /// Where these rows begin in the buffer of x (1D alone). That of y has no others.
+  std::uint64_t first = 0;
   /// The product, or its input gradient, is added to what another has made: branches side by side (1D alone).
   bool adds = false;
 };

@@ -15,31 +15,32 @@ class Megatron final : public TensorSharding {
   }
 
   void forward(State& c, BlockBuilder& b, const Product& p, BufferId x, BufferId y) const override {
-    Kernel k = c.kernel(KernelKind::gemm, Pass::forward, c.tokens, p.out, p.in);
+    Kernel k = c.kernel(KernelKind::gemm, Pass::forward, rows_of(c, p), p.out, p.in);
     k.compute = compute_type(c, p);
     k.options.transpose_b = p.transposed;
     const Operand w = weight_of(c, *p.module, p.weight);
     if (p.bias != nullptr) {
       k.options.bias = true;
-      b.compute(k, {read(x), w, write(y), weight_of(c, *p.module, p.bias)});
+      b.compute(k, {of_rows(p, read(x)), w, write(y), weight_of(c, *p.module, p.bias)});
     } else {
-      b.compute(k, {read(x), w, p.adds ? update(y) : write(y)});
+      b.compute(k, {of_rows(p, read(x)), w, p.adds ? update(y) : write(y)});
     }
   }
 
   void input_gradient(State& c, BlockBuilder& b, const Product& p, Operand dy, BufferId dx) const override {
-    Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, c.tokens, p.in, p.out);
+    Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, rows_of(c, p), p.in, p.out);
     k.compute = compute_type(c, p);
     k.options.transpose_b = !p.transposed;
-    b.compute(k, {dy, weight_of(c, *p.module, p.weight), p.adds ? update(dx) : write(dx)});
+    b.compute(k, {dy, weight_of(c, *p.module, p.weight), of_rows(p, p.adds ? update(dx) : write(dx))});
   }
 
   void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, Operand dy) const override {
     const std::uint64_t rows = p.transposed ? p.out : p.in;
-    Kernel k = c.kernel(KernelKind::gemm, Pass::weight_gradient, rows, p.transposed ? p.in : p.out, c.tokens);
+    Kernel k = c.kernel(KernelKind::gemm, Pass::weight_gradient, rows, p.transposed ? p.in : p.out, rows_of(c, p));
     k.compute = compute_type(c, p);
     k.options.transpose_a = true;
-    b.compute(k, {p.transposed ? dy : read(x), p.transposed ? read(x) : dy, gradient_of(c, *p.module, p.weight)});
+    const Operand input = of_rows(p, read(x));
+    b.compute(k, {p.transposed ? dy : input, p.transposed ? input : dy, gradient_of(c, *p.module, p.weight)});
   }
 
   void norm_forward(State& c, BlockBuilder& b, const NormSite& site, Operand x, Operand y,
@@ -93,6 +94,14 @@ class Megatron final : public TensorSharding {
   void embed_backward(State& c, BlockBuilder& b, BufferId tokens, BufferId dx) const override {
     b.compute(c.kernel(KernelKind::embed_backward, Pass::weight_gradient, c.tokens, c.model.hidden, c.vocabulary),
               {read(tokens), read(dx), gradient_of(c, c.embedding, "word.weight")});
+  }
+
+ private:
+  static std::uint64_t rows_of(const State& c, const Product& p) { return p.rows > 0 ? p.rows : c.tokens; }
+  /// The product's rows of x, or of its gradient.
+  static Operand of_rows(const Product& p, Operand x) {
+    if (p.rows > 0) x.offset = p.first * p.in, x.count = p.rows * p.in;
+    return x;
   }
 };
 

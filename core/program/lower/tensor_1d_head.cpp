@@ -7,6 +7,10 @@ namespace {
 
 /// The model's head, or the heads of its prediction modules, which share the matrix with it and have norms of their
 /// own.
+///
+/// With loss chunks the forward block ends at the norm, whose output is kept. The backward block makes the logits of a
+/// piece of positions, their loss and gradient, and from it both gradients of the product; then the next piece takes
+/// over their memory. Nothing is made twice, because nobody waits for the loss before the backward pass.
 class Head {
  public:
   Head(State& c, bool behind_predictions)
@@ -19,7 +23,9 @@ class Head {
         scope_(further_ ? Scope::layer_microbatch : Scope::microbatch),
         matrix_(head_matrix(c)),
         // An image's class is predicted from its class token, the first of its rows.
-        asked_(vit_ ? c.sequences : c.tokens) {
+        asked_(vit_ ? c.sequences : c.tokens),
+        pieces_(c.plan.loss_chunks),
+        rows_(asked_ / pieces_) {
     declare();
   }
 
@@ -27,38 +33,11 @@ class Head {
     BlockBuilder f(c_, name(prediction) + ".forward", Pass::forward, Section::model);
     if (bert_) head_transform_forward(c_, f, transform_);
     c_.sharding.norm_forward(c_, f, norm(), read(norm_in_), write(norm_out_), write(stats_));
-    if (sp_) f.seam(Collective::Kind::all_gather, {read(norm_out_), write(gathered_)});
-    if (own_product()) {
-      Kernel k = c_.kernel(KernelKind::gemm, Pass::forward, asked_, c_.vocabulary, c_.hidden_width);
-      k.options.transpose_b = k.options.bias = true;
-      f.compute(k, {asked_rows(), weight_of(c_, *matrix_.module, matrix_.slice), write(logits_),
-                    weight_of(c_, c_.head, "output.bias")});
-    } else {
-      c_.sharding.forward(c_, f, product(), gathered_, logits_);
-      if (bias()) {
-        f.compute(c_.kernel(KernelKind::bias_forward, Pass::forward, asked_, c_.vocabulary),
-                  {weight_of(c_, c_.head, "output.bias"), update(logits_)});
-      }
-    }
-    Kernel load = c_.kernel(KernelKind::load_targets, Pass::loss, asked_, 1);
-    load.site = static_cast<std::uint8_t>(prediction);
-    f.compute(load, {write(targets_)});
-    if (m_.logit_scale != 1.0 || m_.logit_softcap > 0.0) {
-      f.compute(capped(entropy(KernelKind::scale_logits)), {update(logits_)});
-    }
-    f.compute(entropy(KernelKind::cross_entropy_max), {read(logits_), write(max_)});
-    const bool cut_vocabulary = group_size(c_.program[c_.vocabulary_group], c_.plan.mesh) > 1;
-    if (cut_vocabulary) {
-      f.seam(Collective::Kind::all_reduce, c_.vocabulary_group, {update(max_)}, Collective::Reduction::max);
-    }
-    f.compute(entropy(KernelKind::cross_entropy_sum),
-              {read(logits_), read(max_), read(targets_), write(sum_), write(target_logit_)});
-    if (cut_vocabulary) {
-      f.seam(Collective::Kind::all_reduce, c_.vocabulary_group, {update(sum_), update(target_logit_)});
-    }
-    f.compute(entropy(KernelKind::cross_entropy_loss),
-              {read(max_), read(sum_), read(target_logit_), read(targets_),
-               of(prediction, c_.scalar.loss, c_.scalar.prediction_loss, View::Use::accumulate)});
+    if (pieces_ > 1) return f.finish(c_);  // the backward block has all that logits are needed for
+    gather(f);
+    make_logits(f, 0);
+    load_targets(f, prediction);
+    take_loss(f, prediction, 0);
     return f.finish(c_);
   }
 
@@ -66,43 +45,26 @@ class Head {
     BlockBuilder b(c_, name(prediction) + ".backward", Pass::input_gradient, Section::model);
     // The count was summed at the start of the step.
     if (c_.is_several(c_.batch_group)) b.enter_after_tail(collective_lane(c_.program, c_.batch_group));
-    Kernel ce = capped(entropy(KernelKind::cross_entropy_backward));
-    if (prediction > 0) ce.parameter = prediction_weight(m_, c_.workload);
-    const Operand count = of(prediction, c_.scalar.count, c_.scalar.prediction_count, View::Use::read);
-    if (c_.scaled) {
-      ce.options.scaled = true;
-      b.compute(ce, {update(logits_), read(max_), read(sum_), read(targets_), count, read(c_.scalar.loss_scale)});
+    if (pieces_ > 1) {
+      load_targets(b, prediction);
     } else {
-      b.compute(ce, {update(logits_), read(max_), read(sum_), read(targets_), count});
+      turn_into_gradient(b, prediction, 0);
     }
-    if (sp_) b.seam(Collective::Kind::all_gather, {read(norm_out_), write(gathered_)});
+    gather(b);
     const std::uint64_t made = asked_ * c_.hidden_width, all = c_.tokens * c_.hidden_width;
     if (made < all) {
       b.compute(c_.kernel(KernelKind::fill, Pass::input_gradient, c_.tokens - asked_, c_.hidden_width),
                 {Operand{dx_, View::Use::write, 0, made, all - made, {}}});
     }
-    if (own_product()) {
-      Kernel k = c_.kernel(KernelKind::gemm, Pass::input_gradient, asked_, c_.hidden_width, c_.vocabulary);
-      b.compute(k, {read(logits_), weight_of(c_, *matrix_.module, matrix_.slice),
-                    Operand{dx_, View::Use::write, 0, 0, made, {}}});
-    } else {
-      c_.sharding.input_gradient(c_, b, product(), read(logits_), dx_);
-    }
-    if (sp_) {
-      b.seam(Collective::Kind::reduce_scatter, {read(dx_), write(dx_part_)});
-    } else if (c_.tensor > 1) {
-      b.seam(Collective::Kind::all_reduce, {Operand{dx_, View::Use::accumulate, 0, 0, asked_ * c_.hidden_width, {}}});
-    }
-    if (own_product()) {
-      Kernel k = c_.kernel(KernelKind::gemm, Pass::weight_gradient, c_.vocabulary, c_.hidden_width, asked_);
-      k.options.transpose_a = true;
-      b.compute(k, {read(logits_), asked_rows(), gradient_of(c_, *matrix_.module, matrix_.slice)});
-    } else {
-      c_.sharding.weight_gradient(c_, b, product(), gathered_, read(logits_));
-    }
-    if (bias()) {
-      b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, asked_, c_.vocabulary),
-                {read(logits_), gradient_of(c_, c_.head, "output.bias")});
+    for (std::uint64_t piece = 0; piece < pieces_; ++piece) {
+      if (pieces_ > 1) {
+        make_logits(b, piece);
+        take_loss(b, prediction, piece);
+        turn_into_gradient(b, prediction, piece);
+      }
+      input_gradient(b, piece);
+      if (piece + 1 == pieces_) sum_input_gradient(b);
+      weight_gradient(b, piece);
     }
     // A prediction module above has begun the gradient.
     if (prediction == c_.predictions) {
@@ -116,6 +78,91 @@ class Head {
   }
 
  private:
+  // What a pass is made of. Logits, and what their rows sum to, are of one piece.
+
+  void gather(BlockBuilder& b) {
+    if (sp_) b.seam(Collective::Kind::all_gather, {read(norm_out_), write(gathered_)});
+  }
+
+  void load_targets(BlockBuilder& b, std::uint32_t prediction) {
+    Kernel load = c_.kernel(KernelKind::load_targets, Pass::loss, asked_, 1);
+    load.site = static_cast<std::uint8_t>(prediction);
+    b.compute(load, {write(targets_)});
+  }
+
+  void make_logits(BlockBuilder& b, std::uint64_t piece) {
+    if (own_product()) {
+      Kernel k = c_.kernel(KernelKind::gemm, Pass::forward, rows_, c_.vocabulary, c_.hidden_width);
+      k.options.transpose_b = k.options.bias = true;
+      b.compute(k, {rows_of(gathered_, View::Use::read, piece), weight_of(c_, *matrix_.module, matrix_.slice),
+                    write(logits_), weight_of(c_, c_.head, "output.bias")});
+      return;
+    }
+    c_.sharding.forward(c_, b, product(piece), gathered_, logits_);
+    if (!bias()) return;
+    b.compute(c_.kernel(KernelKind::bias_forward, Pass::forward, rows_, c_.vocabulary),
+              {weight_of(c_, c_.head, "output.bias"), update(logits_)});
+  }
+
+  void take_loss(BlockBuilder& b, std::uint32_t prediction, std::uint64_t piece) {
+    if (m_.logit_scale != 1.0 || m_.logit_softcap > 0.0) {
+      b.compute(capped(entropy(KernelKind::scale_logits)), {update(logits_)});
+    }
+    b.compute(entropy(KernelKind::cross_entropy_max), {read(logits_), write(max_)});
+    const bool cut_vocabulary = group_size(c_.program[c_.vocabulary_group], c_.plan.mesh) > 1;
+    if (cut_vocabulary) {
+      b.seam(Collective::Kind::all_reduce, c_.vocabulary_group, {update(max_)}, Collective::Reduction::max);
+    }
+    b.compute(entropy(KernelKind::cross_entropy_sum),
+              {read(logits_), read(max_), targets(piece), write(sum_), write(target_logit_)});
+    if (cut_vocabulary) {
+      b.seam(Collective::Kind::all_reduce, c_.vocabulary_group, {update(sum_), update(target_logit_)});
+    }
+    b.compute(entropy(KernelKind::cross_entropy_loss),
+              {read(max_), read(sum_), read(target_logit_), targets(piece),
+               of(prediction, c_.scalar.loss, c_.scalar.prediction_loss, View::Use::accumulate)});
+  }
+
+  void turn_into_gradient(BlockBuilder& b, std::uint32_t prediction, std::uint64_t piece) {
+    Kernel ce = capped(entropy(KernelKind::cross_entropy_backward));
+    if (prediction > 0) ce.parameter = prediction_weight(m_, c_.workload);
+    const Operand count = of(prediction, c_.scalar.count, c_.scalar.prediction_count, View::Use::read);
+    OperandArray operands{update(logits_), read(max_), read(sum_), targets(piece), count};
+    if (c_.scaled) {
+      ce.options.scaled = true;
+      operands.add(read(c_.scalar.loss_scale));
+    }
+    b.compute(ce, operands);
+  }
+
+  void input_gradient(BlockBuilder& b, std::uint64_t piece) {
+    if (!own_product()) return c_.sharding.input_gradient(c_, b, product(piece), read(logits_), dx_);
+    const Kernel k = c_.kernel(KernelKind::gemm, Pass::input_gradient, rows_, c_.hidden_width, c_.vocabulary);
+    b.compute(k, {read(logits_), weight_of(c_, *matrix_.module, matrix_.slice), rows_of(dx_, View::Use::write, piece)});
+  }
+
+  void sum_input_gradient(BlockBuilder& b) {
+    if (sp_) {
+      b.seam(Collective::Kind::reduce_scatter, {read(dx_), write(dx_part_)});
+    } else if (c_.tensor > 1) {
+      b.seam(Collective::Kind::all_reduce, {Operand{dx_, View::Use::accumulate, 0, 0, asked_ * c_.hidden_width, {}}});
+    }
+  }
+
+  void weight_gradient(BlockBuilder& b, std::uint64_t piece) {
+    if (own_product()) {
+      Kernel k = c_.kernel(KernelKind::gemm, Pass::weight_gradient, c_.vocabulary, c_.hidden_width, rows_);
+      k.options.transpose_a = true;
+      b.compute(k, {read(logits_), rows_of(gathered_, View::Use::read, piece),
+                    gradient_of(c_, *matrix_.module, matrix_.slice)});
+    } else {
+      c_.sharding.weight_gradient(c_, b, product(piece), gathered_, read(logits_));
+    }
+    if (!bias()) return;
+    b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, rows_, c_.vocabulary),
+              {read(logits_), gradient_of(c_, c_.head, "output.bias")});
+  }
+
   void declare() {
     const ShardDim feature{m_.hidden, m_.hidden, c_.layout.stream_features, false};
     const std::string prefix = further_ ? "prediction." : "";
@@ -143,9 +190,19 @@ class Head {
     const std::uint64_t padded = padded_vocabulary(c_.plan, m_);
     logits_ =
         wide_buffer("logits", Role::activation, c_.logits, {padded, m_.vocabulary, c_.layout.wide_features, false});
-    max_ = flat("logits.max", Role::statistic, c_.state, asked_);
-    sum_ = flat("logits.sum", Role::statistic, c_.state, asked_);
-    target_logit_ = flat("logits.target", Role::workspace, c_.state, asked_);
+    if (pieces_ > 1) {
+      // The pieces of all ranks are as many positions of as many sequences, in no order that matters.
+      Buffer& b = c_.program.buffers[index(logits_)];
+      ShardDim& positions = b.shard->dims[0];
+      positions.extent = positions.valid = positions.extent / pieces_;
+      positions.zigzag = 0;
+      b.count = local_count(*b.shard, c_.program.mesh, c_.program.microbatches);
+      b.role = Role::workspace;
+    }
+    const Role kept = pieces_ > 1 ? Role::workspace : Role::statistic;
+    max_ = flat("logits.max", kept, c_.state, rows_);
+    sum_ = flat("logits.sum", kept, c_.state, rows_);
+    target_logit_ = flat("logits.target", Role::workspace, c_.state, rows_);
     dx_ = stream_buffer("head.gradient", Role::workspace, false);
     dx_part_ = sp_ ? stream_buffer("head.gradient.part", Role::workspace, true) : dx_;
     if (bert_) transform_ = declare_head_transform(c_);
@@ -164,17 +221,24 @@ class Head {
   [[nodiscard]] bool bias() const { return has_head_bias(m_); }
   /// 1D adds the bias in the product; a grid makes the product in parts, so its bias comes after the sum.
   [[nodiscard]] bool own_product() const { return bias() && !c_.grid; }
-  [[nodiscard]] Operand asked_rows() const { return {gathered_, View::Use::read, 0, 0, asked_ * c_.hidden_width, {}}; }
+  /// A piece's rows of a buffer that has all of them.
+  [[nodiscard]] Operand rows_of(BufferId b, View::Use use, std::uint64_t piece) const {
+    return {b, use, 0, piece * rows_ * c_.hidden_width, rows_ * c_.hidden_width, {}};
+  }
+  [[nodiscard]] Operand targets(std::uint64_t piece) const {
+    return {targets_, View::Use::read, 0, piece * rows_, rows_, {}};
+  }
   [[nodiscard]] NormSite norm() const {
     if (!further_) return {&c_.head, "norm.weight", "norm.bias", "head.norm", Scope::microbatch};
     // The head stands behind two layers' numbers: the one that has its norm, and the transformer layer.
     return {&c_.prediction, "output_norm.weight", "output_norm.bias", "prediction.head.norm", scope_, -2};
   }
-  [[nodiscard]] Product product() const {
-    return {matrix_.module, matrix_.slice, nullptr, c_.hidden_width,  c_.vocabulary,
-            true,           true,          scope_,  vit_ ? asked_ : 0};
+  [[nodiscard]] Product product(std::uint64_t piece) const {
+    Product p{matrix_.module, matrix_.slice, nullptr, c_.hidden_width, c_.vocabulary, true, true, scope_};
+    if (vit_ || pieces_ > 1) p.rows = rows_, p.first = piece * rows_;
+    return p;
   }
-  [[nodiscard]] Kernel entropy(KernelKind kind) const { return c_.kernel(kind, Pass::loss, asked_, c_.vocabulary); }
+  [[nodiscard]] Kernel entropy(KernelKind kind) const { return c_.kernel(kind, Pass::loss, rows_, c_.vocabulary); }
 
   /// With the scale and the bound of logits.
   [[nodiscard]] Kernel capped(Kernel k) const {
@@ -188,7 +252,9 @@ class Head {
   bool further_, bert_, vit_, sp_;
   Scope scope_;
   HeadMatrix matrix_;
-  std::uint64_t asked_;  ///< rows whose target is asked for
+  std::uint64_t asked_;   ///< rows whose target is asked for
+  std::uint64_t pieces_;  ///< in which logits are made, one after the other
+  std::uint64_t rows_;    ///< of a piece
   HeadTransform transform_;
   BufferId targets_{}, norm_in_{}, norm_out_{}, stats_{}, gathered_{}, logits_{}, max_{}, sum_{}, target_logit_{};
   BufferId dx_{}, dx_part_{}, norm_in_gradient_{};

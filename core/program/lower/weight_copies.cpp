@@ -124,6 +124,10 @@ class Weights {
   /// again.
   [[nodiscard]] std::vector<Copy> needs_of_end(BlockId block) const {
     std::vector<Copy> out = needs_of(s_, block);
+    // With loss chunks the backward pass alone reads the head's matrix, but kept copies come before the forward pass.
+    if (keep_ && block == s_.blocks(Phase::forward).head) {
+      for (const Copy& c : needs_of(s_, s_.blocks(Phase::backward).head)) add_copy(out, c);
+    }
     if (keep_) std::erase_if(out, [&](const Copy& c) { return c.module == &s_.embedding; });
     return out;
   }

@@ -345,6 +345,35 @@ TEST_CASE("the verifier rejects every lost and every repeated op of chunked para
   CHECK(count.harmless * 20 < count.lost);
 }
 
+// Where the loss is made in pieces, each op that takes a piece of the head's input, of its gradient or of the targets
+// is made to take the next one.
+TEST_CASE("the verifier rejects rows of another piece of the loss", "[property][verify]") {
+  std::size_t changes = 0;
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    if (run.plan.loss_chunks == 1) continue;
+    const Program program = lower(run.model, run.workload, run.plan);
+    CAPTURE(seed, test::describe(run));
+    for (const std::uint32_t b : used_blocks(program)) {
+      if (!program.blocks[b].name.starts_with("head.backward")) continue;
+      for (const Op& op : program.blocks[b].ops) {
+        if (!std::holds_alternative<Compute>(op.action)) continue;
+        for (std::uint32_t v = op.views.first; v < op.views.first + op.views.count; ++v) {
+          Program changed = program;
+          View& view = changed.blocks[b].views[v];
+          const Buffer& buffer = program[view.buffer];
+          if (buffer.parameters || view.count * run.plan.loss_chunks != buffer.count) continue;
+          view.offset = (view.offset + view.count) % buffer.count;
+          CAPTURE(buffer.name, v);
+          REQUIRE(!verify(changed).empty());
+          ++changes;
+        }
+      }
+    }
+  }
+  CHECK(changes > 200);
+}
+
 // Only one class changes its order: two of its collectives or messages change places.
 TEST_CASE("the verifier rejects every other order of meetings in one class", "[property][verify]") {
   std::size_t swapped = 0;

@@ -38,7 +38,8 @@ const Group tensor_group{{Axis::tensor}, {}};
 }  // namespace
 
 // Per layer and microbatch 1D tensor parallelism sums 2 vectors of wsbh forward and 2 backward (again forward in full
-// recomputation). Sequence parallelism gathers and scatters instead, with 2 more gathers for weight gradients.
+// recomputation). Sequence parallelism gathers and scatters instead, with 2 more gathers for weight gradients. Where
+// the loss is made in pieces, each has its sums, and the head gathers its input for the backward pass alone.
 TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     const PlannedRun run = test::random_run(seed, one_d());
@@ -47,7 +48,7 @@ TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]"
     if (x.t == 1) continue;
     const Program program = lower(run.model, run.workload, run.plan);
     const std::uint64_t stream = x.w * x.s * x.b * x.h / x.c;
-    const std::uint64_t tokens = x.s * x.b / x.c;
+    const std::uint64_t tokens = x.s * x.b / x.c, pieces = x.plan.loss_chunks;
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       CAPTURE(stage);
       const std::uint64_t layers = x.layers_of(stage) * x.m;
@@ -57,15 +58,15 @@ TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]"
         gather.add(2 * forwards + 4 * layers, stream);
         scatter.add(2 * forwards + 2 * layers, stream);
         if (x.first(stage)) gather.add(x.m, stream), scatter.add(x.m, stream);
-        if (x.last(stage)) gather.add(2 * x.m, stream), scatter.add(x.m, stream);
+        if (x.last(stage)) gather.add((pieces > 1 ? 1 : 2) * x.m, stream), scatter.add(x.m, stream);
       } else {
         reduce.add(2 * forwards + 2 * layers, stream);
         if (x.first(stage)) reduce.add(x.m, stream);
         if (x.last(stage)) reduce.add(x.m, stream);
       }
       if (x.last(stage)) {  // cross-entropy: the maximum, then sum and target together
-        reduce.add(x.m, x.st * tokens);
-        reduce.add(x.m, 2 * x.st * tokens);
+        reduce.add(pieces * x.m, x.st * tokens / pieces);
+        reduce.add(pieces * x.m, 2 * x.st * tokens / pieces);
       }
       // Under ZeRO they are sums over the ranks that share, too.
       const Volume norms = x.zero ? Volume{} : tensor_norms(x, stage);
@@ -96,7 +97,8 @@ TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]"
 
 /// Elements of weights that a stage gathers in a step. ZeRO-1 and 2: all, after the update. ZeRO-3 gathers all of them
 /// for each microbatch's forward and again for its backward pass, except for the embedding, which the backward pass
-/// does not read; a table tied on one rank is gathered for the head as well. When kept: all, once.
+/// does not read; a table tied on one rank is gathered for the head as well, or for its backward pass alone where that
+/// makes the loss in pieces. When kept: all, once.
 std::uint64_t gathered_elements(const Symbols& x, std::uint64_t stage, std::uint64_t held) {
   if (x.zero == 0) return 0;
   // Weights in host memory are gathered for each use instead, forward and backward.
@@ -104,7 +106,7 @@ std::uint64_t gathered_elements(const Symbols& x, std::uint64_t stage, std::uint
   if (x.zero < 3 || !x.plan.reshard_after_forward) return held - remote + 2 * x.m * remote;
   std::uint64_t n = 2 * held;
   if (x.first(stage)) n -= embedding_held(x).total(x);
-  if (x.tied && x.first(stage) && x.last(stage)) n += 2 * embedding_held(x).total(x);
+  if (x.tied && x.first(stage) && x.last(stage)) n += (x.plan.loss_chunks > 1 ? 1 : 2) * embedding_held(x).total(x);
   return n * x.m;
 }
 

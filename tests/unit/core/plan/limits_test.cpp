@@ -93,7 +93,8 @@ TEST_CASE("cli.only: a setting that no dimension has is refused", "[error]") {
   const std::string words =
       "  It takes KEY=VALUE,VALUE for: activations_tier, attention, chunks, collective_algorithm, context, data, "
       "disks, "
-      "expert, gradient_bucket, inner_ring, microbatch_size, offload, offload_activations, offload_parameters, "
+      "expert, gradient_bucket, inner_ring, loss_chunks, microbatch_size, offload, offload_activations, "
+      "offload_parameters, "
       "offload_states, overlap_gradients, parameter_chunk, parameters_tier, pipeline, prefetch, recompute, "
       "recompute_layers, replica, reshard_after_forward, save_gathered, schedule, sequence_parallel, states_tier, "
       "tensor, zero, zero_stage, zigzag.\n"
@@ -148,6 +149,7 @@ TEST_CASE("basic limits leave the classical plans", "[unit][planner]") {
   CHECK(changed([](Plan& p) { p.recompute = Recompute::full; }));
   CHECK(changed([](Plan& p) { p.zero_stage = 1; }));
   CHECK_FALSE(changed([](Plan& p) { p.zero_stage = 2; }));
+  CHECK_FALSE(changed([](Plan& p) { p.loss_chunks = 2; }));
   CHECK_FALSE(changed([](Plan& p) { p.schedule = ScheduleName::zb_h1; }));
   CHECK_FALSE(changed([](Plan& p) { p.mesh.axes[1].axis = Axis::context; }));
 }

@@ -71,6 +71,7 @@ TEST_CASE("400 random runs cover every kind of combination") {
     note("ring", context && p.context == ContextAlgorithm::ring && p.inner_ring == 0);
     note("ring self-attention", context && p.context == ContextAlgorithm::ring_self_attention);
     note("zigzag", p.zigzag);
+    note("loss in chunks", p.loss_chunks > 1);
     note("recompute none", p.recompute == Recompute::none);
     note("recompute selective", p.recompute == Recompute::selective);
     note("recompute full", p.recompute == Recompute::full);

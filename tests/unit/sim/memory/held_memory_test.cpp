@@ -153,6 +153,14 @@ TEST_CASE("logits are held as the cross-entropy wants them", "[unit][memory]") {
   PlannedRun run = small_llama();
   run.plan.mesh = Mesh{{{Axis::tensor, 2}}};
   CHECK(logits(CrossEntropy::eager, lower(run.model, run.workload, run.plan)) == 4 * 1280);
+  // In four pieces each has a quarter.
+  run = small_llama();
+  run.plan.loss_chunks = 4;
+  const Program pieces = lower(run.model, run.workload, run.plan);
+  CHECK(logits(CrossEntropy::in_place, pieces) == 640);
+  CHECK(logits(CrossEntropy::fused, pieces) == 320);
+  CHECK(logits(CrossEntropy::plain, pieces) == 640 + 320);
+  CHECK(logits(CrossEntropy::eager, pieces) == 3 * 640);
 }
 
 // The memory between steps is the same however it came to be: 16-bit weights, fp32 gradients, masters and two moments.
