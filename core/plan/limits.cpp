@@ -85,7 +85,7 @@ bool LimitRule::holds(const PlannedRun& run) const {
     return std::all_of(values.begin(), values.end(),
                        [&](const auto& entry) { return limits.allow(entry.first, dimension(entry.first).get(run)); });
   };
-  return !within(when) || within(then);
+  return !within(when) || (within(then) && (also == nullptr || also(run)));
 }
 
 SearchLimits both(SearchLimits a, const SearchLimits& b) {
@@ -98,6 +98,7 @@ SearchLimits both(SearchLimits a, const SearchLimits& b) {
     }
   }
   a.rules.insert(a.rules.end(), b.rules.begin(), b.rules.end());
+  if (a.close == nullptr) a.close = b.close;
   return a;
 }
 

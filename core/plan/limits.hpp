@@ -18,6 +18,9 @@ using LimitedValues = std::map<std::string, std::vector<std::uint64_t>, std::les
 struct LimitRule {
   LimitedValues when, then;
   std::string reason;
+  std::string key = {};  ///< what `also` is about: "plan.stage_layers"
+  /// What no list of values says, as the order of axes; null: nothing. What a plan leaves open passes.
+  bool (*also)(const PlannedRun&) = nullptr;
   [[nodiscard]] bool holds(const PlannedRun&) const;
 };
 
@@ -25,6 +28,9 @@ struct LimitRule {
 struct SearchLimits {
   LimitedValues only;
   std::vector<LimitRule> rules = {};
+  /// Gives what a plan leaves open the one value that it may have, where it is no list of values that says so; null:
+  /// nothing is so.
+  void (*close)(PlannedRun&) = nullptr;
 
   [[nodiscard]] bool allow(std::string_view key, std::uint64_t value) const;
   /// Whether the run's value of a dimension is allowed, or does not apply.

@@ -21,7 +21,10 @@ Framework colossal_ai() {
                 {"pipeline=1", "chunks=1", "one stage has one chunk"},
                 {"overlap_gradients=on", "pipeline=1", "a pipeline sums gradients at its end"},
                 {"overlap_gradients=on zero=1", "expert=1", "ZeRO with experts sums gradients at the end"},
-                {"zero=0 pipeline=1", "overlap_gradients=on", "PyTorch's DDP overlaps"}},
+                {"zero=0 pipeline=1", "overlap_gradients=on", "PyTorch's DDP overlaps"},
+                {"", "", "ranks stand in the order pipeline, data, expert, tensor, context, or data, pipeline, ..; rings "
+                         "lie outside tensor", "mesh.order", colossal_order}},
+      .check_model = check_colossal_model,
       .abilities_source = "hpcaitech/ColossalAI@4f9953be colossalai/booster/plugin/hybrid_parallel_plugin.py",
       .formats = {{"colossal-ai-python", "a Colossal-AI plugin", LaunchSyntax::python, is_colossal_python,
                    read_colossal_python}},

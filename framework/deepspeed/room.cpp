@@ -20,7 +20,11 @@ Framework deepspeed() {
                 {"zero=1,2", "offload_states=none,all", "a part of the states is offloaded in ZeRO-3 alone"},
                 {"zero=0,1,2", "states_tier=host", "disks are for ZeRO-3"},
                 {"states_tier=disk", "offload_states=none,all", "a part of the states goes to the host alone"},
-                {"recompute=none", "offload_activations=none", "checkpoints are what is kept in host memory"}},
+                {"recompute=none", "offload_activations=none", "checkpoints are what is kept in host memory"},
+                {"", "", "ranks stand in the order replica, data, expert, context, tensor", "mesh.order",
+                 deepspeed_order}},
+      .rules_for = deepspeed_rules,
+      .check_model = check_deepspeed_model,
       .abilities_source = "microsoft/DeepSpeed@38327e07 deepspeed/runtime/zero/{config,offload_config}.py, engine.py; "
                           "docs/_pages/config-json.md@edaa7221",
       .formats = {{"deepspeed-json", "a DeepSpeed configuration", LaunchSyntax::yaml, is_deepspeed_json,

@@ -9,6 +9,51 @@
 
 namespace orrery {
 
+bool stand_in_order(const Mesh& mesh, std::initializer_list<Axis> axes) {
+  auto at = axes.begin();
+  for (const MeshAxis& a : mesh.axes) {
+    if (a.size == 1 || std::find(axes.begin(), axes.end(), a.axis) == axes.end()) continue;
+    at = std::find(at, axes.end(), a.axis);
+    if (at == axes.end()) return false;
+  }
+  return true;
+}
+
+void ModelRefusals::refuse(const std::string& key, const char* code, std::string message,
+                           std::vector<std::string> details) {
+  out_.error(workload_.origin, key, std::string("export.") + code, std::move(message), std::move(details));
+}
+
+void ModelRefusals::precisions(std::initializer_list<Precision> known) {
+  if (std::find(known.begin(), known.end(), workload_.precision) != known.end()) return;
+  std::string names;
+  for (const Precision p : known) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(p));
+  refuse("workload.precision", "precision",
+         fmt::format("{} does not train in {}", title_, name_of(workload_.precision)),
+         {fmt::format("It has {}.", names)});
+}
+
+void ModelRefusals::usual_moments() {
+  if (moment_dtype(workload_) == state_dtype(workload_)) return;
+  refuse("workload.moment_dtype", "optimizer", fmt::format("{} has no moments of 1 or 2 bytes", title_),
+         {"Leave out moment_dtype."});
+}
+
+void ModelRefusals::no_decay_of_sgd() {
+  const Optimizer& o = workload_.optimizer;
+  if (o.kind != OptimizerKind::sgd || o.weight_decay == 0.0) return;
+  refuse("workload.weight_decay", "optimizer",
+         fmt::format("{}'s SGD adds weight decay to the gradient", title_),
+         {fmt::format("weight_decay is {}; here it is decoupled from momentum.", o.weight_decay),
+          "Set weight_decay to 0, or use adam."});
+}
+
+void ModelRefusals::no_dropout() {
+  if (workload_.hidden_dropout == 0.0 && workload_.attention_dropout == 0.0) return;
+  refuse("workload.dropout", "model", fmt::format("these models of {} have no dropout", title_),
+         {"Set dropout to 0."});
+}
+
 void PlanRefusals::refuse(const std::string& key, const char* code, std::string message,
                           std::vector<std::string> details) {
   out_.error(run_.plan.origin, key, std::string("export.") + code, std::move(message), std::move(details));
@@ -64,35 +109,14 @@ void PlanRefusals::on_host() {
   check(p.activations_tier, "plan.activations_tier");
 }
 
-void PlanRefusals::usual_moments() {
-  if (moment_dtype(run_.workload) == state_dtype(run_.workload)) return;
-  refuse("workload.moment_dtype", "optimizer", fmt::format("{} has no moments of 1 or 2 bytes", title_),
-         {"Leave out moment_dtype."});
-}
-
 void PlanRefusals::no_tensor_sequences() {
   if (!run_.plan.sequence_parallel) return;
   refuse("plan.sequence_parallel", "sequence-parallel",
          fmt::format("{} does not split norms along the sequence", title_), {"Set sequence_parallel to false."});
 }
 
-void PlanRefusals::precisions(std::initializer_list<Precision> known) {
-  if (std::find(known.begin(), known.end(), run_.workload.precision) != known.end()) return;
-  std::string names;
-  for (const Precision p : known) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(p));
-  refuse("workload.precision", "precision",
-         fmt::format("{} does not train in {}", title_, name_of(run_.workload.precision)),
-         {fmt::format("It has {}.", names)});
-}
-
 void PlanRefusals::order(std::initializer_list<Axis> axes) {
-  auto at = axes.begin();
-  for (const MeshAxis& a : run_.plan.mesh.axes) {
-    if (a.size == 1) continue;
-    at = std::find(at, axes.end(), a.axis);
-    if (at == axes.end()) break;
-  }
-  if (at != axes.end()) return;
+  if (stand_in_order(run_.plan.mesh, axes)) return;
   std::string names;
   for (const Axis a : axes) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(a));
   refuse("mesh.order", "mesh-order", fmt::format("{} lays out ranks in another order", title_),

@@ -41,5 +41,6 @@ void write_megatron_mesh(FlagWriter&);      ///< mesh, schedule, sharding, offlo
 void write_megatron_kernels(FlagWriter&);   ///< attention and recomputation
 void write_megatron_model(FlagWriter&);     ///< shape and kinds of layers
 void write_megatron_training(FlagWriter&);  ///< precision, optimizer, learning rate
+void write_megatron_states(FlagWriter&);    ///< where states lie, and their types
 
 }  // namespace orrery

@@ -35,7 +35,11 @@ Framework megatron_core() {
                     {"zero=2,3", "pipeline=1 overlap_gradients=on offload_states=off",
                      "Megatron-FSDP has no pipeline here, and reduces beside the backward pass"},
                     {"context=all_gather,ring", "zigzag=on", "ranks hold an early and a late part of a sequence"},
-                    {several_expert_ranks(), "context=1", "expert ranks come from context ranks first"}},
+                    {several_expert_ranks(), "context=1", "expert ranks come from context ranks first"},
+                    {"", "", "ranks stand in the order pipeline, replica, data, expert, context, tensor, or with pipeline "
+                             "behind data", "mesh.order", megatron_order}},
+          .rules_for = megatron_rules,
+          .check_model = check_megatron_model,
           .abilities_source = "NVIDIA/Megatron-LM@d98e8a64, megatron/training/arguments.py",
           .formats = {{"megatron-script", "a script of Megatron-LM", LaunchSyntax::flags, is_megatron_script,
                        read_megatron_script},
