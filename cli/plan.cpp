@@ -352,7 +352,8 @@ std::string PlanVerb::text(const SearchResult& result) const {
 std::string PlanVerb::launch_hint() const {
   const Framework* framework = framework_named(framework_);
   if (framework == nullptr) {
-    return framework_.empty() ? "Name the program that is to launch it (--for megatron-core): orrery show frameworks.\n" : "";
+    return framework_.empty() ? "Name the program that is to launch it (--for megatron-core): orrery show frameworks.\n"
+                              : "";
   }
   if (framework->writings.empty()) return "";
   return fmt::format("Launch it: orrery export {} --to {}\n", flags_.output ? escaped(*flags_.output) : "PLAN.toml",

@@ -85,11 +85,11 @@ void read_accelerate_fsdp(LaunchReading& r, LaunchSizes& sizes, std::uint64_t ma
   r.without_effect({"fsdp_config.fsdp_auto_wrap_policy", "fsdp_config.fsdp_transformer_layer_cls_to_wrap",
                     "fsdp_config.fsdp_min_num_params"},
                    "plans gather layer by layer");
-  r.without_effect({"fsdp_config.fsdp_version", "fsdp_config.fsdp_forward_prefetch",
-                    "fsdp_config.fsdp_limit_all_gathers", "fsdp_config.fsdp_offload_params",
-                    "fsdp_config.fsdp_use_orig_params", "fsdp_config.fsdp_mixed_precision_policy",
-                    "fsdp_config.fsdp_ignored_modules", "fsdp_config.fsdp_backward_prefetch_policy"},
-                   "plans have one form of FSDP");
+  r.without_effect(
+      {"fsdp_config.fsdp_version", "fsdp_config.fsdp_forward_prefetch", "fsdp_config.fsdp_limit_all_gathers",
+       "fsdp_config.fsdp_offload_params", "fsdp_config.fsdp_use_orig_params", "fsdp_config.fsdp_mixed_precision_policy",
+       "fsdp_config.fsdp_ignored_modules", "fsdp_config.fsdp_backward_prefetch_policy"},
+      "plans have one form of FSDP");
   r.without_effect({"fsdp_config.fsdp_state_dict_type", "fsdp_config.fsdp_sync_module_states",
                     "fsdp_config.fsdp_cpu_ram_efficient_loading", "fsdp_config.fsdp_backward_prefetch",
                     "fsdp_config.fsdp_use_cpu_ram_efficient_loading"},

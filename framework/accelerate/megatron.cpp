@@ -52,7 +52,8 @@ void read_accelerate_megatron(LaunchReading& r, LaunchSizes& sizes) {
   real("hidden_dropout", "workload.hidden_dropout");
   real("attention_dropout", "workload.attention_dropout");
   const std::string all = p + "*";
-  r.without_effect({"megatron_lm_config", all}, "Megatron-LM's flash kernels keep no scores, and the rest is for scripts");
+  r.without_effect({"megatron_lm_config", all},
+                   "Megatron-LM's flash kernels keep no scores, and the rest is for scripts");
 }
 
 }  // namespace orrery

@@ -17,7 +17,8 @@ std::string read_accelerate_precision(LaunchReading& r, bool elsewhere) {
   constexpr const char* key = "mixed_precision";
   const auto word = r.word(key, {"no", "false", "fp16", "bf16", "fp8"});
   if (!word) {
-    if (r.value(key) == nullptr && !elsewhere) r.assume("workload.precision", "\"fp32\"", "the file does not say mixed_precision");
+    if (r.value(key) == nullptr && !elsewhere)
+      r.assume("workload.precision", "\"fp32\"", "the file does not say mixed_precision");
     return "fp32";
   }
   const std::string precision = *word == "no" || *word == "false" ? "fp32" : *word;
@@ -39,15 +40,33 @@ void leave_out(LaunchReading& r, std::string_view used) {
 }
 
 void read_rest(LaunchReading& r) {
-  r.without_effect({"compute_environment", "debug", "machine_rank", "main_process_ip", "main_process_port",
-                    "main_training_function", "rdzv_backend", "rdzv_conf", "same_network", "gpu_ids", "num_machines",
-                    "enable_cpu_affinity", "num_cpu_threads_per_process", "mpirun_config", "mpirun_config.*",
-                    "max_restarts", "monitor_interval", "log_dir", "role", "tee", "deepspeed_hostfile", "use_cpu"},
+  r.without_effect({"compute_environment",
+                    "debug",
+                    "machine_rank",
+                    "main_process_ip",
+                    "main_process_port",
+                    "main_training_function",
+                    "rdzv_backend",
+                    "rdzv_conf",
+                    "same_network",
+                    "gpu_ids",
+                    "num_machines",
+                    "enable_cpu_affinity",
+                    "num_cpu_threads_per_process",
+                    "mpirun_config",
+                    "mpirun_config.*",
+                    "max_restarts",
+                    "monitor_interval",
+                    "log_dir",
+                    "role",
+                    "tee",
+                    "deepspeed_hostfile",
+                    "use_cpu"},
                    "it starts the processes");
-  r.without_effect({"downcast_bf16", "tpu_name", "tpu_zone", "tpu_use_cluster", "tpu_use_sudo", "tpu_env", "tpu_env.*",
-                    "tpu_vm", "tpu_vm.*", "commands", "commands.*", "command_file", "ipex_config", "ipex_config.*",
-                    "use_xpu"},
-                   "it is for devices of other kinds");
+  r.without_effect(
+      {"downcast_bf16", "tpu_name", "tpu_zone", "tpu_use_cluster", "tpu_use_sudo", "tpu_env", "tpu_env.*", "tpu_vm",
+       "tpu_vm.*", "commands", "commands.*", "command_file", "ipex_config", "ipex_config.*", "use_xpu"},
+      "it is for devices of other kinds");
   r.without_effect({"dynamo_config", "dynamo_config.*", "dynamo_backend", "dynamo_mode", "dynamo_use_dynamic",
                     "dynamo_use_fullgraph"},
                    "how kernels are compiled is a matter of software costs");
@@ -66,8 +85,8 @@ bool is_known(LaunchReading& r, const std::string& type) {
     return false;
   }
   if (r.toggle("use_cpu").value_or(false) || type == "MULTI_CPU") {
-    r.error(r.value("use_cpu") != nullptr && type != "MULTI_CPU" ? "use_cpu" : key,
-            "runs on CPUs are not read", {"Plans for local-cpu are written by hand."});
+    r.error(r.value("use_cpu") != nullptr && type != "MULTI_CPU" ? "use_cpu" : key, "runs on CPUs are not read",
+            {"Plans for local-cpu are written by hand."});
     return false;
   }
   if (type == "XLA" || type == "TPU" || type == "MULTI_NEURON") {
@@ -105,7 +124,10 @@ void read_accelerate_yaml(LaunchReading& r) {
 
   const std::string precision = read_accelerate_precision(r, type == "DEEPSPEED");
   const bool deep = type == "DEEPSPEED";
-  leave_out(r, type == "FSDP" ? "fsdp_config" : deep ? "deepspeed_config" : type == "MEGATRON_LM" ? "megatron_lm_config" : "");
+  leave_out(r, type == "FSDP"          ? "fsdp_config"
+               : deep                  ? "deepspeed_config"
+               : type == "MEGATRON_LM" ? "megatron_lm_config"
+                                       : "");
   read_accelerate_axes(r, sizes);
   if (type == "FSDP") {
     read_accelerate_fsdp(r, sizes, machines);

@@ -10,9 +10,10 @@ Framework accelerate() {
       .name = "accelerate",
       .title = "Accelerate (FSDP)",
       .software = "",
-      .abilities = "pipeline=1 chunks=1 expert=1 tensor=1d sequence_parallel=off zero=0,3 context=all_gather,ring "
-                   "zigzag=on inner_ring=0 recompute=none,full recompute_layers=0 offload=off parameter_chunk=none "
-                   "prefetch=1 overlap_gradients=on",
+      .abilities =
+          "pipeline=1 schedule=1f1b chunks=1 expert=1 tensor=1d sequence_parallel=off zero=0,3 context=all_gather,ring "
+          "zigzag=on inner_ring=0 recompute=none,full recompute_layers=0 offload=off parameter_chunk=none "
+          "prefetch=1 overlap_gradients=on",
       .rules = {{"zero=0", "replica=1", "whole copies need no replicas beside them"},
                 {"zero=0", "context=1", "parallelism_config goes with FSDP"},
                 {"zero=0", "tensor=1", "parallelism_config goes with FSDP"},

@@ -22,8 +22,9 @@ void refuse(const PlannedRun& run, PlanRefusals& no) {
   no.single(Axis::expert, "FSDP shards experts as other weights");
   no.order(axes_in_order);
   if (p.zero_stage == 1 || p.zero_stage == 2) {
-    no.refuse("plan.zero_stage", "zero", "FSDP shards weights too, or nothing",
-              {fmt::format("zero_stage is {}.", p.zero_stage), "Set it to 3 or 0, or write a DeepSpeed configuration."});
+    no.refuse(
+        "plan.zero_stage", "zero", "FSDP shards weights too, or nothing",
+        {fmt::format("zero_stage is {}.", p.zero_stage), "Set it to 3 or 0, or write a DeepSpeed configuration."});
   }
   const bool sharded = p.zero_stage == 3;
   for (const Axis axis : {Axis::replica, Axis::context, Axis::tensor}) {
@@ -45,8 +46,10 @@ void refuse(const PlannedRun& run, PlanRefusals& no) {
     no.refuse("plan.recompute", "recompute", "Accelerate checkpoints all layers under FSDP, or none",
               {"Set recompute to full or none, and leave out recompute_layers."});
   }
-  if (p.offload_states.value_or(0) > 0 || p.offload_parameters.value_or(0) > 0 || p.offload_activations.value_or(0) > 0) {
-    no.refuse("plan.offload_states", "offload", "FSDP offloads weights and states together, which plans with ZeRO-3 cannot",
+  if (p.offload_states.value_or(0) > 0 || p.offload_parameters.value_or(0) > 0 ||
+      p.offload_activations.value_or(0) > 0) {
+    no.refuse("plan.offload_states", "offload",
+              "FSDP offloads weights and states together, which plans with ZeRO-3 cannot",
               {"Leave out the offload, or write a DeepSpeed configuration."});
   }
   if (sharded && p.prefetch != 1 && shard_axes_of(p).count > 0) {
@@ -67,7 +70,8 @@ void check_accelerate_model(const ModelSpec&, const Workload& w, Diagnostics& d)
   no.precisions({Precision::fp32, Precision::bf16, Precision::fp16, Precision::fp8});
   no.usual_moments();
   if (gradient_dtype(w) != DType::f32) {
-    no.refuse("workload.gradient_dtype", "gradient-dtype", "FSDP sums gradients in fp32", {"Leave out gradient_dtype."});
+    no.refuse("workload.gradient_dtype", "gradient-dtype", "FSDP sums gradients in fp32",
+              {"Leave out gradient_dtype."});
   }
 }
 

@@ -44,7 +44,8 @@ void read_colossal_gemini(const ColossalPlugin& p, LaunchSizes& sizes) {
   if (const auto t = p.size("tp_size")) sizes.tensor = *t;
   put_replicas(p, sizes);
   r.assume("plan.zero_stage", "3", "Gemini shards weights");
-  r.assume("plan.overlap_gradients", p.on("enable_async_reduce", true) ? "true" : "false", "as enable_async_reduce says");
+  r.assume("plan.overlap_gradients", p.on("enable_async_reduce", true) ? "true" : "false",
+           "as enable_async_reduce says");
   if (p.value("enable_async_reduce") != nullptr) r.take(p.at("enable_async_reduce"), "whether gradients overlap");
   // Chunks hold a layer's weights, and gradients take over their memory (zero/gemini/chunk).
   if (r.options().gpus.value_or(2) > sizes.tensor.value * sizes.replica.value && !p.on("force_outputs_fp32"))
@@ -58,7 +59,8 @@ void read_colossal_gemini(const ColossalPlugin& p, LaunchSizes& sizes) {
   if (placement) r.take(p.at("placement_policy"), "how chunks are placed");
   const auto share = [&](const char* argument) { return r.real(p.at(argument)); };
   if (placement.value_or("static") == "auto") {
-    r.refuse(p.at("placement_policy"), "chunks that move as memory allows are not in plans", "all chunks on the device");
+    r.refuse(p.at("placement_policy"), "chunks that move as memory allows are not in plans",
+             "all chunks on the device");
     without_effect(p, {"shard_param_frac", "offload_optim_frac", "offload_param_frac"}, "placement_policy is auto");
   } else {
     if (const auto states = share("offload_optim_frac")) {
@@ -89,10 +91,11 @@ void read_colossal_gemini(const ColossalPlugin& p, LaunchSizes& sizes) {
   without_effect(p, {"enable_sequence_parallelism"}, "there is one tensor rank");
   without_effect(p, {"offload_param_frac", "chunk_config_dict", "search_range_m", "hidden_dim", "min_chunk_size_m"},
                  "plans gather a layer at a time");
-  without_effect(p, {"chunk_init_device", "enable_gradient_accumulation", "warmup_non_model_data_ratio",
-                     "steady_cuda_cap_ratio", "force_outputs_fp32", "strict_ddp_mode", "memstats",
-                     "gpu_margin_mem_ratio", "enable_async_reduce"},
-                 "it arranges chunks");
+  without_effect(
+      p,
+      {"chunk_init_device", "enable_gradient_accumulation", "warmup_non_model_data_ratio", "steady_cuda_cap_ratio",
+       "force_outputs_fp32", "strict_ddp_mode", "memstats", "gpu_margin_mem_ratio", "enable_async_reduce"},
+      "it arranges chunks");
 }
 
 void read_colossal_data(const ColossalPlugin& p, LaunchSizes& sizes) {
@@ -106,7 +109,8 @@ void read_colossal_data(const ColossalPlugin& p, LaunchSizes& sizes) {
     put_replicas(p, sizes);
     const LaunchValue* precision = p.value("precision");
     const bool wide = precision != nullptr && precision->text == "fp32";
-    put_bucket(p, "reduce_bucket_size_in_m", 12.0, mega * (wide ? 4.0 : 2.0), "the plugin's buckets have 12 Mi gradients");
+    put_bucket(p, "reduce_bucket_size_in_m", 12.0, mega * (wide ? 4.0 : 2.0),
+               "the plugin's buckets have 12 Mi gradients");
     const bool overlap = p.on("overlap_communication", true);
     if (p.value("overlap_communication") != nullptr)
       r.set(p.at("overlap_communication"), "plan.overlap_gradients", overlap ? "true" : "false");
@@ -142,10 +146,11 @@ void read_colossal_data(const ColossalPlugin& p, LaunchSizes& sizes) {
              "states in host memory, and weights on the device");
     r.assume("plan.offload_states", "8", "FSDP offloads them with the weights");
   }
-  without_effect(p, {"process_group", "auto_wrap_policy", "backward_prefetch", "mixed_precision",
-                     "mixed_precision.param_dtype", "mixed_precision.reduce_dtype", "mixed_precision.buffer_dtype",
-                     "ignored_modules", "param_init_fn", "sync_module_states", "cpu_offload",
-                     "cpu_offload.offload_params", "use_orig_params", "limit_all_gathers", "forward_prefetch"},
+  without_effect(p,
+                 {"process_group", "auto_wrap_policy", "backward_prefetch", "mixed_precision",
+                  "mixed_precision.param_dtype", "mixed_precision.reduce_dtype", "mixed_precision.buffer_dtype",
+                  "ignored_modules", "param_init_fn", "sync_module_states", "cpu_offload", "cpu_offload.offload_params",
+                  "use_orig_params", "limit_all_gathers", "forward_prefetch"},
                  "plans have one form of FSDP");
 }
 

@@ -171,7 +171,8 @@ void read_colossal_checkpoints(const ColossalPlugin& p, std::uint64_t stages, st
     }
     for (std::uint64_t n : each) {
       if (*ratio >= 1.0) break;
-      list += fmt::format("{}{}", list.empty() ? "" : ", ", static_cast<std::uint64_t>(*ratio * static_cast<double>(n)));
+      list +=
+          fmt::format("{}{}", list.empty() ? "" : ", ", static_cast<std::uint64_t>(*ratio * static_cast<double>(n)));
     }
     if (*ratio < 0.0 || *ratio > 1.0)
       r.error(ratio_key, "a ratio is from 0 to 1", {fmt::format("It is {}.", *ratio)});
@@ -216,8 +217,7 @@ void read_colossal_hybrid(const ColossalPlugin& p, LaunchSizes& sizes) {
   }
   if (stage == 2 && sizes.pipeline.value > 1)
     r.error(p.at("zero_stage"), "Colossal-AI's pipelines stop at ZeRO-1", {"zero_stage is 2."});
-  if (p.value("zero_stage") != nullptr)
-    r.set(p.at("zero_stage"), "plan.zero_stage", std::to_string(stage));
+  if (p.value("zero_stage") != nullptr) r.set(p.at("zero_stage"), "plan.zero_stage", std::to_string(stage));
   const std::uint64_t chunks = read_schedule(p, sizes);
   if (p.on("enable_flash_attention") || ring) {
     if (p.value("enable_flash_attention") != nullptr)
@@ -231,8 +231,10 @@ void read_colossal_hybrid(const ColossalPlugin& p, LaunchSizes& sizes) {
   const char* overlap_key = "overlap_communication";
   // With stages gradients are summed behind the last backward pass; DDP alone overlaps without ZeRO.
   const bool overlaps = sizes.pipeline.value == 1 && (stage == 0 || (overlap && !mixture));
-  if (p.value(overlap_key) != nullptr) r.take(p.at(overlap_key), "whether gradients are summed beside the backward pass");
-  r.assume("plan.overlap_gradients", overlaps ? "true" : "false", overlaps ? "as the plugin does" : "with a pipeline, or told so, the plugin sums gradients at the end");
+  if (p.value(overlap_key) != nullptr)
+    r.take(p.at(overlap_key), "whether gradients are summed beside the backward pass");
+  r.assume("plan.overlap_gradients", overlaps ? "true" : "false",
+           overlaps ? "as the plugin does" : "with a pipeline, or told so, the plugin sums gradients at the end");
   const double mega = 1024.0 * 1024.0;
   const LaunchValue* precision = p.value("precision");
   const double bytes = precision != nullptr && precision->text == "fp32" ? 4.0 : 2.0;
@@ -244,7 +246,8 @@ void read_colossal_hybrid(const ColossalPlugin& p, LaunchSizes& sizes) {
   if (m)
     r.set(m->from, "plan.gradient_bucket", text);
   else
-    r.assume("plan.gradient_bucket", text, stage > 0 ? "the plugin's buckets have 12 Mi gradients" : "DDP's buckets have 25 MiB");
+    r.assume("plan.gradient_bucket", text,
+             stage > 0 ? "the plugin's buckets have 12 Mi gradients" : "DDP's buckets have 25 MiB");
   if (p.value("cpu_offload") != nullptr) {
     if (p.on("cpu_offload") && stage > 0)
       r.set(p.at("cpu_offload"), "plan.offload_states", "8");
@@ -254,7 +257,8 @@ void read_colossal_hybrid(const ColossalPlugin& p, LaunchSizes& sizes) {
   const LaunchValue* nodes = p.value("scheduler_nodes");
   if (nodes != nullptr && nodes->unknown.empty()) r.take(p.at("scheduler_nodes"), "the order of ZB-V");
   for (const char* rest : {"zero_bucket_size_in_m", "ddp_bucket_cap_mb"})
-    if (p.value(rest) != nullptr && !(m && m->from == p.at(rest))) r.without_effect(p.at(rest), "gradients take other buckets");
+    if (p.value(rest) != nullptr && !(m && m->from == p.at(rest)))
+      r.without_effect(p.at(rest), "gradients take other buckets");
 }
 
 }  // namespace orrery

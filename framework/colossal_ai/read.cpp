@@ -19,7 +19,8 @@ constexpr std::array<const char*, 6> plugins{"HybridParallelPlugin", "MoeHybridP
 std::string path_of(const LaunchFile& file, const std::string& name) {
   if (file.has(name)) return name;
   for (const LaunchValue& v : file.values) {
-    if (v.kind == LaunchValue::Kind::text && v.text == name && v.unknown.empty() && v.key.find('.') != std::string::npos)
+    if (v.kind == LaunchValue::Kind::text && v.text == name && v.unknown.empty() &&
+        v.key.find('.') != std::string::npos)
       return v.key;
   }
   return "";
@@ -77,8 +78,7 @@ void read_colossal_types(const ColossalPlugin& p) {
   const auto precision = r.word(p.at("precision"), {"fp16", "bf16", "fp32"});
   const bool eight = p.on("use_fp8");
   const std::string base = precision.value_or("fp16");
-  if (eight)
-    r.set(p.at("use_fp8"), "workload.precision", "\"fp8\"");
+  if (eight) r.set(p.at("use_fp8"), "workload.precision", "\"fp8\"");
   if (precision && !eight)
     r.set(p.at("precision"), "workload.precision", fmt::format("\"{}\"", base));
   else if (precision)
@@ -148,11 +148,11 @@ void read_colossal_python(LaunchReading& r) {
     // What the plugin does not know stays an unknown key.
     for (const LaunchValue& v : r.file().values) {
       if (!v.key.starts_with(path + ".") && v.key != path) continue;
-      for (const char* known : {"enable_all_optimization", "enable_fused_normalization", "enable_jit_fused",
-                                "enable_flash_attention", "broadcast_buffers", "find_unused_parameters",
-                                "check_reduction", "gradient_as_bucket_view", "static_graph", "parallel_output",
-                                "custom_policy", "enable_metadata_cache", "overlap_p2p", "overlap_allgather",
-                                "make_vocab_size_divisible_by", "pin_memory", "scheduler_nodes"}) {
+      for (const char* known :
+           {"enable_all_optimization", "enable_fused_normalization", "enable_jit_fused", "enable_flash_attention",
+            "broadcast_buffers", "find_unused_parameters", "check_reduction", "gradient_as_bucket_view", "static_graph",
+            "parallel_output", "custom_policy", "enable_metadata_cache", "overlap_p2p", "overlap_allgather",
+            "make_vocab_size_divisible_by", "pin_memory", "scheduler_nodes"}) {
         if (v.key == p.at(known)) {
           const std::string key = v.key;
           r.without_effect({key}, "kernels and buffers are a matter of software costs");

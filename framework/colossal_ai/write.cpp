@@ -15,7 +15,8 @@ namespace {
 
 class Writer {
  public:
-  Writer(const PlannedRun& run, Diagnostics& d) : run_(run), p_(run.plan), w_(run.workload), no_(run, "Colossal-AI", d) {}
+  Writer(const PlannedRun& run, Diagnostics& d)
+      : run_(run), p_(run.plan), w_(run.workload), no_(run, "Colossal-AI", d) {}
 
   std::optional<std::string> text() {
     refuse_plan();
@@ -59,16 +60,18 @@ class Writer {
                  {"zero_stage is 3.", "Set it to 2."});
     }
     if (p_.zero_stage == 2 && (stages() || moe())) {
-      no_.refuse("plan.zero_stage", "zero", "Colossal-AI's pipelines and experts stop at ZeRO-1", {"Set zero_stage to 1."});
+      no_.refuse("plan.zero_stage", "zero", "Colossal-AI's pipelines and experts stop at ZeRO-1",
+                 {"Set zero_stage to 1."});
     }
     if (stages() && p_.schedule != ScheduleName::one_f_one_b && p_.schedule != ScheduleName::interleaved &&
         p_.schedule != ScheduleName::zb_v) {
       no_.refuse("plan.schedule", "schedule", "Colossal-AI does not run this schedule",
                  {"Set schedule to 1f1b, interleaved or zb-v."});
     }
-    if (!stages() && p_.chunks > 1) no_.refuse("plan.chunks", "pipeline", "one stage has one chunk", {"Leave out chunks."});
+    no_.no_order_alone();
     if (stages() && p_.schedule == ScheduleName::zb_v && p_.action_times != ActionTimes()) {
-      no_.refuse("plan.action_times", "schedule", "the times of ZB-V's search are the script's", {"Leave out action_times."});
+      no_.refuse("plan.action_times", "schedule", "the times of ZB-V's search are the script's",
+                 {"Leave out action_times."});
     }
     refuse_sequences();
     if (p_.recompute == Recompute::selective) {
@@ -87,7 +90,8 @@ class Writer {
     if (shard_axes_of(p_).count > 0) {
       const bool overlap = p_.overlap_gradients.value_or(true);
       if (overlap && (stages() || (moe() && p_.zero_stage > 0))) {
-        no_.refuse("plan.overlap_gradients", "overlap", "the plugin sums gradients behind a pipeline's last backward pass",
+        no_.refuse("plan.overlap_gradients", "overlap",
+                   "the plugin sums gradients behind a pipeline's last backward pass",
                    {"Set overlap_gradients to false."});
       } else if (!overlap && !stages() && p_.zero_stage == 0) {
         no_.refuse("plan.overlap_gradients", "overlap", "PyTorch's DDP reduces gradients beside the backward pass",
@@ -110,9 +114,10 @@ class Writer {
       }
     }
     if (colossal_order(run_)) return;
-    no_.refuse("mesh.order", "mesh-order", "Colossal-AI lays out ranks in another order",
-               {"Its orders are pipeline, data, expert, tensor, context, outermost first, with pipeline first or behind "
-                "data; a ring of context ranks lies outside tensor."});
+    no_.refuse(
+        "mesh.order", "mesh-order", "Colossal-AI lays out ranks in another order",
+        {"Its orders are pipeline, data, expert, tensor, context, outermost first, with pipeline first or behind "
+         "data; a ring of context ranks lies outside tensor."});
   }
 
   /// Whether the data axis lies outside the pipeline.
@@ -178,7 +183,8 @@ class Writer {
     if (p_.recompute_layers) {
       std::vector<std::uint32_t> counts = *p_.recompute_layers;
       // On a V the second chunk's numbers stand in the order of ranks, not of the model.
-      if (stages() && p_.schedule == ScheduleName::zb_v) std::reverse(counts.begin() + size(Axis::pipeline), counts.end());
+      if (stages() && p_.schedule == ScheduleName::zb_v)
+        std::reverse(counts.begin() + size(Axis::pipeline), counts.end());
       config = fmt::format("num_ckpt_layers_per_stage=[{}]", fmt::join(counts, ", "));
     }
     argument("gradient_checkpoint_config", fmt::format("PipelineGradientCheckpointConfig({})", config));

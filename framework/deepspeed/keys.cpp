@@ -29,9 +29,7 @@ bool DeepSpeedKeys::is_usable(std::string_view key) {
 std::optional<std::uint64_t> DeepSpeedKeys::whole(std::string_view key, std::uint64_t least) {
   return is_usable(key) ? r.whole(key, least) : std::nullopt;
 }
-std::optional<double> DeepSpeedKeys::real(std::string_view key) {
-  return is_usable(key) ? r.real(key) : std::nullopt;
-}
+std::optional<double> DeepSpeedKeys::real(std::string_view key) { return is_usable(key) ? r.real(key) : std::nullopt; }
 std::optional<bool> DeepSpeedKeys::toggle(std::string_view key) {
   return is_usable(key) ? r.toggle(key) : std::nullopt;
 }

@@ -9,8 +9,8 @@
 
 namespace orrery {
 
-/// Values of a DeepSpeed configuration. "auto" stands for what the Trainer of Transformers, or Accelerate, fills in: the
-/// key is taken then, and its value is open.
+/// Values of a DeepSpeed configuration. "auto" stands for what the Trainer of Transformers, or Accelerate, fills in:
+/// the key is taken then, and its value is open.
 ///
 /// Source: huggingface/transformers src/transformers/integrations/deepspeed.py, trainer_config_process.
 class DeepSpeedKeys {

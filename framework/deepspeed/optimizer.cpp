@@ -51,8 +51,8 @@ void read_params(DeepSpeedKeys& k) {
   const bool moments = kind.find("adam") != std::string::npos || kind.find("lamb") != std::string::npos;
   constexpr const char* betas = "optimizer.params.betas";
   if (const LaunchValue* v = r.value(betas); v != nullptr && moments && !k.is_open(betas)) {
-    if (v->kind != LaunchValue::Kind::list || v->items.size() != 2 ||
-        v->items[0].kind != LaunchValue::Kind::number || v->items[1].kind != LaunchValue::Kind::number) {
+    if (v->kind != LaunchValue::Kind::list || v->items.size() != 2 || v->items[0].kind != LaunchValue::Kind::number ||
+        v->items[1].kind != LaunchValue::Kind::number) {
       r.error(betas, "betas are two numbers");
     } else {
       r.set(betas, "workload.optimizer.beta1", toml_real(std::stod(v->items[0].text)));

@@ -15,10 +15,10 @@ void read_checkpoints(DeepSpeedKeys& k) {
   const bool host = on("cpu_checkpointing").value_or(false);
   const bool parts = on("partition_activations").value_or(false);
   if (number.value_or(0) > 0 || host || parts || on("contiguous_memory_optimization").value_or(false)) {
-    r.assume("plan.recompute", "\"full\"", "activation_checkpointing is set up; the model's code makes the checkpoints");
+    r.assume("plan.recompute", "\"full\"",
+             "activation_checkpointing is set up; the model's code makes the checkpoints");
   }
-  if (number.value_or(0) > 0)
-    r.take("activation_checkpointing.number_checkpoints", "layers are recomputed");
+  if (number.value_or(0) > 0) r.take("activation_checkpointing.number_checkpoints", "layers are recomputed");
   if (host) r.set("activation_checkpointing.cpu_checkpointing", "plan.offload_activations", "8");
   const LaunchValue* tensor = r.value("tensor_parallel.autotp_size");
   if (parts && tensor != nullptr && tensor->text != "1") {
@@ -78,10 +78,29 @@ void read_deepspeed_rest(DeepSpeedKeys& k) {
   r.without_effect({"tensor_parallel", "tensor_parallel.*", "expert_parallel", "expert_parallel.*", "compile",
                     "compile.*", "inference", "injection_policy_tuple"},
                    "it names modules, not sizes");
-  r.without_effect({"steps_per_print", "wall_clock_breakdown", "memory_breakdown", "dump_state", "comms_logger",
-                    "comms_logger.*", "flops_profiler", "flops_profiler.*", "tensorboard", "tensorboard.*", "wandb",
-                    "wandb.*", "comet", "comet.*", "csv_monitor", "csv_monitor.*", "monitor_config",
-                    "monitor_config.*", "vocabulary_size", "timers", "timers.*", "print_profile", "verbose"},
+  r.without_effect({"steps_per_print",
+                    "wall_clock_breakdown",
+                    "memory_breakdown",
+                    "dump_state",
+                    "comms_logger",
+                    "comms_logger.*",
+                    "flops_profiler",
+                    "flops_profiler.*",
+                    "tensorboard",
+                    "tensorboard.*",
+                    "wandb",
+                    "wandb.*",
+                    "comet",
+                    "comet.*",
+                    "csv_monitor",
+                    "csv_monitor.*",
+                    "monitor_config",
+                    "monitor_config.*",
+                    "vocabulary_size",
+                    "timers",
+                    "timers.*",
+                    "print_profile",
+                    "verbose"},
                    "it measures and reports");
   r.without_effect({"autotuning", "autotuning.*"}, "it is for the autotuner's own runs");
   r.without_effect({"checkpoint", "checkpoint.*", "nebula", "nebula.*", "datastates_ckpt", "datastates_ckpt.*",
@@ -90,12 +109,29 @@ void read_deepspeed_rest(DeepSpeedKeys& k) {
   r.without_effect({"aio", "aio.*"}, "the disk's own rate is in the cluster");
   r.without_effect({"dataloader_drop_last", "data_sampling", "eigenvalue", "eigenvalue.*", "seed"},
                    "it is for the data");
-  r.without_effect({"prescale_gradients", "gradient_predivide_factor", "fp32_allreduce", "sparse_gradients",
-                    "communication_data_type", "seq_parallel_communication_data_type", "seq_parallel_comm_data_type",
-                    "disable_allgather", "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer",
-                    "zero_allow_comm_data_type_fp32", "graph_harvesting", "use_data_before_expert_parallelism",
-                    "weight_quantization", "weight_quantization.*", "pipeline", "pipeline.*", "distributed_backend",
-                    "data_types", "data_types.*", "gradient_accumulation_dtype", "optimizer_name", "zenflow"},
+  r.without_effect({"prescale_gradients",
+                    "gradient_predivide_factor",
+                    "fp32_allreduce",
+                    "sparse_gradients",
+                    "communication_data_type",
+                    "seq_parallel_communication_data_type",
+                    "seq_parallel_comm_data_type",
+                    "disable_allgather",
+                    "zero_allow_untested_optimizer",
+                    "zero_force_ds_cpu_optimizer",
+                    "zero_allow_comm_data_type_fp32",
+                    "graph_harvesting",
+                    "use_data_before_expert_parallelism",
+                    "weight_quantization",
+                    "weight_quantization.*",
+                    "pipeline",
+                    "pipeline.*",
+                    "distributed_backend",
+                    "data_types",
+                    "data_types.*",
+                    "gradient_accumulation_dtype",
+                    "optimizer_name",
+                    "zenflow"},
                    "it costs no step time that plans have");
   // Comments that people put in JSON, and what only scripts look at.
   r.without_effect({"_comment*", "comment*", "//*", "__comment*", "client", "client.*"}, "a comment");

@@ -33,7 +33,8 @@ std::string optimizer_text(const Optimizer& o) {
 
 class Writer {
  public:
-  Writer(const PlannedRun& run, Diagnostics& d) : run_(run), p_(run.plan), w_(run.workload), d_(d), no_(run, "DeepSpeed", d) {}
+  Writer(const PlannedRun& run, Diagnostics& d)
+      : run_(run), p_(run.plan), w_(run.workload), d_(d), no_(run, "DeepSpeed", d) {}
 
   std::optional<std::string> text() {
     check_deepspeed_model(run_.model, w_, d_);
@@ -70,7 +71,8 @@ class Writer {
                  {"Set replica to 1, and data to the product of both."});
     }
     if (p_.zero_stage == 3 && !p_.reshard_after_forward) {
-      no_.refuse("plan.reshard_after_forward", "reshard", "DeepSpeed's ZeRO-3 gathers weights again for the backward pass",
+      no_.refuse("plan.reshard_after_forward", "reshard",
+                 "DeepSpeed's ZeRO-3 gathers weights again for the backward pass",
                  {"Set reshard_after_forward to true."});
     }
     if (p_.zero_stage == 0 && p_.overlap_gradients.value_or(false) && shard_axes_of(p_).count > 0) {
@@ -102,14 +104,17 @@ class Writer {
     if (states > 0 && p_.zero_stage == 0) {
       no_.refuse("plan.offload_states", "offload", "DeepSpeed offloads states in ZeRO alone", {"Set zero_stage to 1."});
     } else if (states > 0 && states < 8 && (p_.zero_stage < 3 || disk)) {
-      no_.refuse("plan.offload_states", "offload", "DeepSpeed offloads a part of the states in ZeRO-3 to the host alone",
+      no_.refuse("plan.offload_states", "offload",
+                 "DeepSpeed offloads a part of the states in ZeRO-3 to the host alone",
                  {fmt::format("offload_states is {}.", states), "Set it to 0 or 8."});
     }
     if (states > 0 && disk && p_.zero_stage < 3) {
-      no_.refuse("plan.states_tier", "offload", "DeepSpeed offloads to disk in ZeRO-3 alone", {"Leave out states_tier."});
+      no_.refuse("plan.states_tier", "offload", "DeepSpeed offloads to disk in ZeRO-3 alone",
+                 {"Leave out states_tier."});
     }
     const std::uint32_t activations = p_.offload_activations.value_or(0);
-    if (activations > 0 && (activations < 8 || p_.recompute != Recompute::full || p_.activations_tier == OffloadTier::disk)) {
+    if (activations > 0 &&
+        (activations < 8 || p_.recompute != Recompute::full || p_.activations_tier == OffloadTier::disk)) {
       no_.refuse("plan.offload_activations", "offload", "DeepSpeed keeps all checkpoints in host memory or none",
                  {"Set offload_activations to 0, or to 8 with recompute full."});
     }
@@ -142,8 +147,8 @@ class Writer {
   void zero() {
     std::string z = fmt::format("\"stage\": {}", p_.zero_stage);
     const double size = static_cast<double>(size_of(gradient_dtype(w_)));
-    z += fmt::format(",\n    \"reduce_bucket_size\": {}",
-                     static_cast<std::uint64_t>(p_.gradient_bucket->base() / size));
+    z +=
+        fmt::format(",\n    \"reduce_bucket_size\": {}", static_cast<std::uint64_t>(p_.gradient_bucket->base() / size));
     z += fmt::format(",\n    \"overlap_comm\": {}", p_.zero_stage > 0 && *p_.overlap_gradients);
     if (p_.zero_stage == 3) {
       z += fmt::format(",\n    \"stage3_prefetch_bucket_size\": {}", p_.prefetch > 0 ? 50'000'000 : 0);
@@ -162,13 +167,12 @@ class Writer {
 
   void others() {
     if (p_.recompute == Recompute::full) {
-      line("\"activation_checkpointing\": {{\"number_checkpoints\": {}, \"cpu_checkpointing\": {}}}",
-           run_.model.layers, p_.offload_activations.value_or(0) > 0);
+      line("\"activation_checkpointing\": {{\"number_checkpoints\": {}, \"cpu_checkpointing\": {}}}", run_.model.layers,
+           p_.offload_activations.value_or(0) > 0);
     }
     if (w_.clip_norm) line("\"gradient_clipping\": {}", *w_.clip_norm);
     const LearningRateSchedule& s = w_.schedule;
-    const std::string warm =
-        fmt::format("\"warmup_num_steps\": {}, \"warmup_type\": \"linear\"", s.warmup_steps);
+    const std::string warm = fmt::format("\"warmup_num_steps\": {}, \"warmup_type\": \"linear\"", s.warmup_steps);
     switch (s.kind) {
       case ScheduleKind::constant:
         if (s.warmup_steps > 0) {
@@ -177,14 +181,16 @@ class Writer {
         }
         break;
       case ScheduleKind::linear:
-        line("\"scheduler\": {{\"type\": \"WarmupDecayLR\", \"params\": {{\"total_num_steps\": {}, "
-             "\"warmup_max_lr\": {}, {}}}}}",
-             s.total_steps, w_.optimizer.learning_rate, warm);
+        line(
+            "\"scheduler\": {{\"type\": \"WarmupDecayLR\", \"params\": {{\"total_num_steps\": {}, "
+            "\"warmup_max_lr\": {}, {}}}}}",
+            s.total_steps, w_.optimizer.learning_rate, warm);
         break;
       case ScheduleKind::cosine:
-        line("\"scheduler\": {{\"type\": \"WarmupCosineLR\", \"params\": {{\"total_num_steps\": {}, "
-             "\"cos_min_ratio\": {}, {}}}}}",
-             s.total_steps, s.minimum_ratio, warm);
+        line(
+            "\"scheduler\": {{\"type\": \"WarmupCosineLR\", \"params\": {{\"total_num_steps\": {}, "
+            "\"cos_min_ratio\": {}, {}}}}}",
+            s.total_steps, s.minimum_ratio, warm);
         break;
     }
   }

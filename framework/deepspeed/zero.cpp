@@ -168,16 +168,14 @@ std::uint64_t read_deepspeed_zero(DeepSpeedKeys& k, std::uint64_t stage, const D
   if (k.toggle(at("mics_hierarchical_params_gather")).value_or(false)) {
     r.refuse(at("mics_hierarchical_params_gather"), "gathers in two steps are not in plans", "gathers in one");
   }
+  r.without_effect({"zero_optimization.allgather_partitions", "zero_optimization.allgather_bucket_size"},
+                   "it cuts the gathers of updated weights");
   r.without_effect(
-      {"zero_optimization.allgather_partitions", "zero_optimization.allgather_bucket_size"},
-      "it cuts the gathers of updated weights");
-  r.without_effect({"zero_optimization.stage3_max_*", "zero_optimization.max_*",
-                    "zero_optimization.stage3_param_persistence_threshold", "zero_optimization.param_persistence_threshold",
-                    "zero_optimization.stage3_model_persistence_threshold",
-                    "zero_optimization.model_persistence_threshold",
-                    "zero_optimization.stage3_module_granularity_threshold",
-                    "zero_optimization.module_granularity_threshold"},
-                   "it bounds how much ZeRO-3 keeps gathered; plans gather each layer for its use");
+      {"zero_optimization.stage3_max_*", "zero_optimization.max_*",
+       "zero_optimization.stage3_param_persistence_threshold", "zero_optimization.param_persistence_threshold",
+       "zero_optimization.stage3_model_persistence_threshold", "zero_optimization.model_persistence_threshold",
+       "zero_optimization.stage3_module_granularity_threshold", "zero_optimization.module_granularity_threshold"},
+      "it bounds how much ZeRO-3 keeps gathered; plans gather each layer for its use");
   r.without_effect({"zero_optimization.sub_group_size", "zero_optimization.contiguous_gradients",
                     "zero_optimization.use_multi_rank_bucket_allreduce", "zero_optimization.round_robin_gradients",
                     "zero_optimization.offload_optimizer", "zero_optimization.offload_optimizer.*",
@@ -188,14 +186,14 @@ std::uint64_t read_deepspeed_zero(DeepSpeedKeys& k, std::uint64_t stage, const D
                     "zero_optimization.legacy_stage1", "zero_optimization.enable_sanity_checks",
                     "zero_optimization.zeropp_loco_param", "zero_optimization.zeropp_loco_param.*"},
                    "it arranges buffers inside the optimizer");
-  r.without_effect({"zero_optimization.stage3_gather_16bit_weights_on_model_save",
-                    "zero_optimization.gather_16bit_weights_on_model_save",
-                    "zero_optimization.stage3_gather_fp16_weights_on_model_save",
-                    "zero_optimization.load_from_fp32_weights", "zero_optimization.elastic_checkpoint",
-                    "zero_optimization.pipeline_loading_checkpoint", "zero_optimization.override_module_apply",
-                    "zero_optimization.save_muon_momentum_buffer_in_memory",
-                    "zero_optimization.log_trace_cache_warnings"},
-                   "it is for checkpoints and messages");
+  r.without_effect(
+      {"zero_optimization.stage3_gather_16bit_weights_on_model_save",
+       "zero_optimization.gather_16bit_weights_on_model_save",
+       "zero_optimization.stage3_gather_fp16_weights_on_model_save", "zero_optimization.load_from_fp32_weights",
+       "zero_optimization.elastic_checkpoint", "zero_optimization.pipeline_loading_checkpoint",
+       "zero_optimization.override_module_apply", "zero_optimization.save_muon_momentum_buffer_in_memory",
+       "zero_optimization.log_trace_cache_warnings"},
+      "it is for checkpoints and messages");
   return shard;
 }
 

@@ -155,7 +155,8 @@ class Json {
       v.kind = Kind::text;
       if (!quoted(v.text)) return false;
     } else {
-      while (std::isalnum(static_cast<unsigned char>(next())) != 0 || (next() != '\0' && std::string_view("+-.").find(next()) != std::string_view::npos)) {
+      while (std::isalnum(static_cast<unsigned char>(next())) != 0 ||
+             (next() != '\0' && std::string_view("+-.").find(next()) != std::string_view::npos)) {
         v.text += next();
         step();
       }

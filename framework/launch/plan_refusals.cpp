@@ -42,16 +42,14 @@ void ModelRefusals::usual_moments() {
 void ModelRefusals::no_decay_of_sgd() {
   const Optimizer& o = workload_.optimizer;
   if (o.kind != OptimizerKind::sgd || o.weight_decay == 0.0) return;
-  refuse("workload.weight_decay", "optimizer",
-         fmt::format("{}'s SGD adds weight decay to the gradient", title_),
+  refuse("workload.weight_decay", "optimizer", fmt::format("{}'s SGD adds weight decay to the gradient", title_),
          {fmt::format("weight_decay is {}; here it is decoupled from momentum.", o.weight_decay),
           "Set weight_decay to 0, or use adam."});
 }
 
 void ModelRefusals::no_dropout() {
   if (workload_.hidden_dropout == 0.0 && workload_.attention_dropout == 0.0) return;
-  refuse("workload.dropout", "model", fmt::format("these models of {} have no dropout", title_),
-         {"Set dropout to 0."});
+  refuse("workload.dropout", "model", fmt::format("these models of {} have no dropout", title_), {"Set dropout to 0."});
 }
 
 void PlanRefusals::refuse(const std::string& key, const char* code, std::string message,
@@ -73,7 +71,8 @@ void PlanRefusals::no_placement() {
 
 void PlanRefusals::no_algorithm() {
   if (!run_.plan.collective_algorithm) return;
-  refuse("plan.collective_algorithm", "algorithm", fmt::format("{} has no key for the algorithm of collectives", title_),
+  refuse("plan.collective_algorithm", "algorithm",
+         fmt::format("{} has no key for the algorithm of collectives", title_),
          {"The communication library chooses it; leave the override out."});
 }
 
@@ -81,9 +80,17 @@ void PlanRefusals::no_pipeline(const char* why) {
   if (run_.plan.mesh.size(Axis::pipeline) > 1) {
     refuse("mesh.pipeline", "pipeline", fmt::format("{} has no pipeline that its file can say", title_),
            {fmt::format("pipeline is {}; {}.", run_.plan.mesh.size(Axis::pipeline), why), "Set pipeline to 1."});
-  } else if (run_.plan.chunks > 1) {
-    refuse("plan.chunks", "pipeline", fmt::format("{} has no model chunks on one rank", title_), {"Leave out chunks."});
   }
+  no_order_alone();
+}
+
+void PlanRefusals::no_order_alone() {
+  const Plan& p = run_.plan;
+  if (p.mesh.size(Axis::pipeline) > 1 || (p.schedule == ScheduleName::one_f_one_b && p.chunks == 1)) return;
+  refuse("plan.schedule", "schedule",
+         fmt::format("without a pipeline {} takes microbatches one after the other through all layers", title_),
+         {fmt::format("schedule is {}, and chunks is {}.", name_of(p.schedule), p.chunks),
+          "Set schedule to 1f1b, and leave out chunks."});
 }
 
 void PlanRefusals::no_chunks() {

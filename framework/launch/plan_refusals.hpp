@@ -28,8 +28,8 @@ class ModelRefusals {
   // Reasons that many frameworks share.
   /// Precisions that the framework has.
   void precisions(std::initializer_list<Precision> known);
-  void usual_moments();     ///< moments of 1 or 2 bytes
-  void no_decay_of_sgd();   ///< weight decay of SGD that is decoupled from momentum
+  void usual_moments();    ///< moments of 1 or 2 bytes
+  void no_decay_of_sgd();  ///< weight decay of SGD that is decoupled from momentum
   void no_dropout();
 
  private:
@@ -50,13 +50,14 @@ class PlanRefusals {
   [[nodiscard]] bool none() const { return out_.size() == before_; }
 
   // Reasons that many frameworks share.
-  void one_d_tensor();    ///< grids of tensor ranks
-  void no_placement();    ///< ranks on devices of the user's choice
-  void no_algorithm();    ///< algorithms of collectives
+  void one_d_tensor();  ///< grids of tensor ranks
+  void no_placement();  ///< ranks on devices of the user's choice
+  void no_algorithm();  ///< algorithms of collectives
   void no_pipeline(const char* why);
+  void no_order_alone();  ///< another schedule than 1F1B on one stage
   void no_chunks();       ///< ZeRO-3's parameter chunks
   void no_offloaded_weights();
-  void on_host();         ///< no tier is the disk
+  void on_host();  ///< no tier is the disk
   void no_tensor_sequences();
   /// The axes longer than 1 stand in this order, outermost first.
   void order(std::initializer_list<Axis> axes);

@@ -97,7 +97,8 @@ class Tokens {
     step();
     const char next = at_ < text_.size() ? text_[at_] : '\0';
     // Two-letter operators, so that "==" is no assignment.
-    if ((next == '=' && std::string_view("=!<>+-*/%&|^@:").find(c) != std::string_view::npos) || (c == '*' && next == '*')) {
+    if ((next == '=' && std::string_view("=!<>+-*/%&|^@:").find(c) != std::string_view::npos) ||
+        (c == '*' && next == '*')) {
       t.text += next;
       step();
     }
@@ -317,8 +318,10 @@ class Literals {
       if (is(Token::Kind::name)) {
         const std::string name = path();
         LaunchValue none;
-        if (is('(') && depth > 0) call(std::string(last(name)), into_, depth - 1, none);
-        else if (is('(')) skip_brackets();
+        if (is('(') && depth > 0)
+          call(std::string(last(name)), into_, depth - 1, none);
+        else if (is('('))
+          skip_brackets();
       } else if (is('(') || is('[') || is('{')) {
         skip_brackets();
       } else {
@@ -379,7 +382,8 @@ class Literals {
     }
     // A type or a constant of a class: "torch.bfloat16", "ShardingStrategy.FULL_SHARD".
     const std::string_view end = last(name);
-    const bool constant = std::all_of(end.begin(), end.end(), [](char c) { return is_name(c) && (c < 'a' || c > 'z'); });
+    const bool constant =
+        std::all_of(end.begin(), end.end(), [](char c) { return is_name(c) && (c < 'a' || c > 'z'); });
     if (name.find('.') == std::string::npos || (!constant && !name.starts_with("torch."))) return false;
     v.kind = Kind::text;
     v.text = name;

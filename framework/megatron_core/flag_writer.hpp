@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/launch/plan_refusals.hpp"
 #include "framework/megatron_core/write.hpp"
 
 namespace orrery {
@@ -28,6 +29,8 @@ class FlagWriter {
   void refuse(const std::string& key, const char* code, std::string message, std::vector<std::string> details) {
     out_.error(run_.plan.origin, key, std::string("export.") + code, std::move(message), std::move(details));
   }
+  /// Refusals that frameworks share, of Megatron-LM.
+  [[nodiscard]] PlanRefusals shared() { return {run_, "Megatron-LM", out_}; }
   [[nodiscard]] std::vector<LaunchFlag> take() { return std::move(flags_); }
 
  private:

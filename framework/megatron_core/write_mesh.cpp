@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/plan/plan_names.hpp"
-#include "framework/launch/plan_refusals.hpp"
 #include "framework/megatron_core/flag_writer.hpp"
 
 namespace orrery {
@@ -34,6 +33,7 @@ void mesh_order(FlagWriter& w) {
 void schedule(FlagWriter& w) {
   const Plan& plan = w.plan();
   const std::uint32_t p = w.size(Axis::pipeline);
+  w.shared().no_order_alone();
   if (p == 1 || plan.schedule == ScheduleName::one_f_one_b || plan.schedule == ScheduleName::interleaved) return;
   w.refuse("plan.schedule", "schedule",
            plan.schedule == ScheduleName::gpipe ? std::string("Megatron-LM does not run GPipe")

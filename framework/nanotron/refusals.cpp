@@ -16,8 +16,7 @@ namespace {
 
 class Refusals {
  public:
-  Refusals(const PlannedRun& run, Diagnostics& out)
-      : run_(run), plan_(run.plan), model_(run.model), out_(out) {}
+  Refusals(const PlannedRun& run, Diagnostics& out) : run_(run), plan_(run.plan), model_(run.model), out_(out) {}
 
   void find() {
     mesh();
@@ -69,14 +68,13 @@ class Refusals {
   }
 
   void pipeline() {
-    if (size(Axis::pipeline) == 1) return;
     if (plan_.schedule != ScheduleName::gpipe && plan_.schedule != ScheduleName::one_f_one_b) {
       refuse("plan.schedule", "schedule", fmt::format("nanotron has no schedule {}", name_of(plan_.schedule)),
              {"It has gpipe and 1f1b."});
       return;
     }
+    if (nanotron_stages(run_)) return;
     const auto own = nanotron_stage_layers(model_, size(Axis::pipeline));
-    if (own == plan_.stage_layers) return;
     refuse("plan.stage_layers", "layers", "nanotron shares layers out by their cost",
            {fmt::format("stage_layers is [{}].", fmt::join(*plan_.stage_layers, ", ")),
             own ? fmt::format("Set it to [{}].", fmt::join(*own, ", "))
@@ -146,8 +144,7 @@ void check_nanotron_model(const ModelSpec& m, const Workload& w, Diagnostics& ou
        "norms but RMSNorm before each branch");
   none(!is_gated(m.activation), "activations without a gate");
   none(m.positions != PositionEncoding::rotary || m.rotary_dim > 0, "positions but rotary ones of whole heads");
-  none(m.biases != Biases{} && m.biases != Biases{true, false, false, false},
-       "biases but of queries, keys and values");
+  none(m.biases != Biases{} && m.biases != Biases{true, false, false, false}, "biases but of queries, keys and values");
   none(m.head_dim * m.heads != m.hidden, "heads that are wider or narrower than the stream's share");
   none(m.query_key_norm != QueryKeyNorm::none || m.sinks || m.attention_scale > 0.0 || m.attention_softcap > 0.0,
        "norms, sinks, scales or caps of scores");
@@ -164,11 +161,11 @@ void check_nanotron_model(const ModelSpec& m, const Workload& w, Diagnostics& ou
   no.precisions({Precision::bf16, Precision::fp32});
   if (half && gradient_dtype(w) != DType::f32) {
     no.refuse("workload.gradient_dtype", "gradients",
-           "nanotron keeps weights in f32 only where it sums gradients in f32", {"Leave out gradient_dtype."});
+              "nanotron keeps weights in f32 only where it sums gradients in f32", {"Leave out gradient_dtype."});
   }
   if (w.optimizer.kind != OptimizerKind::adam) {
     no.refuse("workload.optimizer", "optimizer",
-           fmt::format("nanotron has no {} as it is here", name_of(w.optimizer.kind)), {"Use adam."});
+              fmt::format("nanotron has no {} as it is here", name_of(w.optimizer.kind)), {"Use adam."});
   }
   no.usual_moments();
   no.no_dropout();

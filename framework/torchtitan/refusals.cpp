@@ -97,6 +97,7 @@ class Refusals {
   }
 
   void pipeline() {
+    PlanRefusals(run_, "torchtitan", out_).no_order_alone();
     if (size(Axis::pipeline) == 1) return;
     switch (plan_.schedule) {
       case ScheduleName::gpipe:
@@ -197,7 +198,8 @@ void check_torchtitan_model(const ModelSpec& m, const Workload& w, Diagnostics& 
   }
   no.precisions({Precision::fp32, Precision::bf16, Precision::fp8});
   if (w.precision != Precision::fp16 && gradient_dtype(w) != DType::f32) {
-    no.refuse("workload.gradient_dtype", "gradients", "torchtitan sums gradients in f32", {"Leave out gradient_dtype."});
+    no.refuse("workload.gradient_dtype", "gradients", "torchtitan sums gradients in f32",
+              {"Leave out gradient_dtype."});
   }
   if (w.optimizer.kind != OptimizerKind::adam) {
     no.refuse("workload.optimizer", "optimizer", fmt::format("torchtitan has no {}", name_of(w.optimizer.kind)),

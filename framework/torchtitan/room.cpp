@@ -30,7 +30,8 @@ Framework torchtitan() {
               "tensor=1d sequence_parallel=on zero=3 prefetch=1 parameter_chunk=none context=all_gather,ring "
               "zigzag=on inner_ring=0 schedule=gpipe,1f1b,interleaved,breadth-first,zb-v,dualpipe-v "
               "recompute=none,full recompute_layers=0 offload=off attention=flash overlap_gradients=on",
-          .rules = {{several_expert_ranks(), "context=1", "expert ranks come from context ranks first"},
+          .rules = {{"pipeline=1", "schedule=1f1b chunks=1", "without a pipeline microbatches follow each other"},
+                    {several_expert_ranks(), "context=1", "expert ranks come from context ranks first"},
                     {"data=1 context=1 expert=1", "pipeline=1 tensor=1",
                      "mixed precision and replicas beside other axes need FSDP"},
                     {"", "", "ranks stand in the order pipeline, replica, data, expert, context, tensor", "mesh.order",

@@ -83,12 +83,12 @@ ModelSpec titan_model(Draw& draw) {
 
 ModelSpec drawn_model(Draw& draw) {
   const std::uint64_t kind = draw.below(10);
-  if (kind < 5) return small_model(draw);
+  if (kind < 4) return small_model(draw);
   if (kind < 7) return titan_model(draw);
-  return shipped_model(draw.of({"llama-3-8b", "llama-3.1-8b", "llama-3.2-1b", "qwen2.5-7b", "qwen2.5-0.5b", "mistral-7b",
-                                "qwen3-0.6b", "qwen3-4b", "gpt2-355m", "gpt2-1.5b", "mixtral-8x7b", "qwen3-30b-a3b",
-                                "olmoe-7b-a1b", "deepseek-v2-lite", "gpt-oss-20b", "gemma-2-2b", "llama-3-70b",
-                                "tinyllama-1.1b", "smollm2-1.7b", "llama-2-7b"}));
+  return shipped_model(draw.of({"llama-3-8b",   "llama-3.1-8b",  "llama-3.2-1b",   "qwen2.5-7b",       "qwen2.5-0.5b",
+                                "mistral-7b",   "qwen3-0.6b",    "qwen3-4b",       "gpt2-355m",        "gpt2-1.5b",
+                                "mixtral-8x7b", "qwen3-30b-a3b", "olmoe-7b-a1b",   "deepseek-v2-lite", "gpt-oss-20b",
+                                "gemma-2-2b",   "llama-3-70b",   "tinyllama-1.1b", "smollm2-1.7b",     "llama-2-7b"}));
 }
 
 Workload drawn_workload(Draw& draw, const ModelSpec& m, const DeviceSpec& device) {

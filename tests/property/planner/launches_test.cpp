@@ -64,7 +64,9 @@ class ModelFile {
 class Launches {
  public:
   Launches(const test::LaunchCell& cell, const Framework& framework)
-      : cell_(cell), framework_(framework), limits_(abilities_of(framework, cell.model, cell.workload)),
+      : cell_(cell),
+        framework_(framework),
+        limits_(abilities_of(framework, cell.model, cell.workload)),
         model_file_(cell.model) {}
 
   /// Whether the framework trains the model at all. Where it does not, its writer says so of every plan.
@@ -91,7 +93,8 @@ class Launches {
   }
 
   [[nodiscard]] PlannedRun run(const Plan& plan) const {
-    PlannedRun out{cell_.model, cell_.workload, cell_.cluster, plan, cell_.model.name, "", std::string(framework_.name)};
+    PlannedRun out{
+        cell_.model, cell_.workload, cell_.cluster, plan, cell_.model.name, "", std::string(framework_.name)};
     return out;
   }
 
@@ -114,8 +117,8 @@ class Launches {
   void read_back(const Plan& plan, const std::string& text) {
     if (text.empty()) return;
     const LaunchFormat& format = framework_.formats.front();
-    const bool own_model = framework_.name == "megatron-core" || framework_.name == "nanotron" ||
-                           framework_.name == "torchtitan";
+    const bool own_model =
+        framework_.name == "megatron-core" || framework_.name == "nanotron" || framework_.name == "torchtitan";
     LaunchOptions options;
     options.gpus = static_cast<std::uint32_t>(plan.mesh.size());
     if (!own_model) {
@@ -129,17 +132,23 @@ class Launches {
     Diagnostics d;
     const auto back = read_launch(text, file_name(format.syntax), format.name, options, test::shipped_library(), d);
     if (!back) {
-      FAIL_CHECK(fmt::format("{} does not read what it wrote, {}:\n{}\n{}", framework_.name, cell_.text, render(d), text));
+      FAIL_CHECK(
+          fmt::format("{} does not read what it wrote, {}:\n{}\n{}", framework_.name, cell_.text, render(d), text));
       return;
     }
     for (const LaunchNote& n : back->notes) {
       if (n.kind == LaunchNote::Kind::not_expressible) FAIL_CHECK(cell_.text + ": " + n.key + ": " + n.says);
     }
-    const std::vector<Decision> want = decisions(held(plan)), got = decisions(held(back->run.plan));
-    for (std::size_t i = 0; i < std::min(want.size(), got.size()); ++i) {
-      if (want[i] == got[i]) continue;
-      FAIL_CHECK(fmt::format("{} is {}, not {} = {}, {}: {}\n{}", want[i].key, got[i].value, want[i].key, want[i].value,
-                             framework_.name, cell_.text, text));
+    const auto said = [](const Plan& p) {
+      std::map<std::string, std::string> out;
+      for (const Decision& x : decisions(p)) out[x.key] = x.value;
+      return out;
+    };
+    auto want = said(held(plan)), got = said(held(back->run.plan));
+    for (const auto& [key, value] : want) {
+      if (got[key] == value) continue;
+      FAIL_CHECK(fmt::format("{} is {}, not {} = {}, {}: {}\n{}", key, got[key], key, value, framework_.name,
+                             cell_.text, text));
     }
   }
 
@@ -149,8 +158,16 @@ class Launches {
     if (plan.mesh.size(Axis::pipeline) == 1) plan.stage_layers.reset();
     if (framework_.name == "accelerate" || framework_.name == "deepspeed") plan.attention.reset();  // of the script
     if (framework_.name == "colossal-ai" && plan.attention == AttentionKernel::unfused) plan.attention.reset();
-    const bool bucket = framework_.name != "megatron-core" || (plan.overlap_gradients == true && plan.zero_stage < 2);
-    if (!bucket) plan.gradient_bucket.reset();
+    if (shard_axes_of(plan).empty()) {  // a stage of ZeRO without ranks that share
+      plan.zero_stage = 0;
+      plan.reshard_after_forward = Plan().reshard_after_forward;
+      plan.prefetch = Plan().prefetch;
+    }
+    const bool sums = size(plan.mesh, batch_axes) * plan.mesh.size(Axis::context) > 1;
+    if (!sums || framework_.name == "torchtitan") plan.overlap_gradients.reset();
+    // Others round buckets to MiB, or have none.
+    const bool megatron = framework_.name == "megatron-core" && plan.overlap_gradients == true && plan.zero_stage < 2;
+    if (!sums || (!megatron && framework_.name != "deepspeed")) plan.gradient_bucket.reset();
     return plan;
   }
 
@@ -231,5 +248,5 @@ TEST_CASE("No plan that is found for a framework is refused by its writer", "[pr
   std::string counts;
   for (const auto& [name, n] : by_framework) counts += fmt::format("{} {}, ", name, n);
   WARN(fmt::format("{} cells, {} searches with plans, {} plans: {}", cells, with_plans, plans, counts));
-  CHECK(plans > (test::long_tests() ? 20'000U : 500U));
+  CHECK(plans > (test::long_tests() ? 15'000U : 1500U));
 }
