@@ -226,6 +226,7 @@ LoadedPlan load_plan(const std::string& reference, const CommonFlags& flags, con
   loaded.run = std::move(read.run);
   loaded.calibration = std::move(read.calibration);
   PlannedRun& run = loaded.run;
+  close_for_framework(run);
   ResolvedPlan resolved = resolve(run.plan, run.model, run.workload, *run.cluster, loaded.calibration.calibration);
   run.plan = std::move(resolved.plan);
   loaded.resolved = std::move(resolved.resolved);

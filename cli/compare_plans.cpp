@@ -113,6 +113,7 @@ LoadedPlan changed_plan(const LoadedPlan& from, const std::string& words, const 
   require_none(d);
   out.calibration = calibration_of(for_framework(flags, out.run.framework), library_of(flags), *out.run.cluster,
                                    out.run.workload.precision);
+  close_for_framework(out.run);
   ResolvedPlan resolved =
       resolve(out.run.plan, out.run.model, out.run.workload, *out.run.cluster, out.calibration.calibration);
   out.run.plan = std::move(resolved.plan);

@@ -109,8 +109,10 @@ class PlanVerb final : public Verb {
 
  private:
   void read();
-  /// --for, --export, --only and --all: what may be searched.
+  /// --for, --export, --only and --all.
   void read_framework(Diagnostics&);
+  /// What the framework trains and launches of the model.
+  void keep_to_framework(Diagnostics&);
   PlannedRun planned(const Plan& plan, const std::string& name) const;
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
   /// The best placement on --fabric for the ranks of the best plan; empty where no plan was found or the search was
@@ -179,6 +181,7 @@ void PlanVerb::read() {
   machine_ = std::move(*cluster);
   adapt_to_this_machine(machine_);
   set_price(machine_, flags_);
+  keep_to_framework(d);
   if (spec_.positions == PositionEncoding::learned && workload_.sequence_length > spec_.max_positions) {
     d.error("workload.sequence", fmt::format("{} has {} positions", spec_.name, spec_.max_positions),
             {fmt::format("--seq is {}.", workload_.sequence_length)});
@@ -230,8 +233,18 @@ void PlanVerb::read_framework(Diagnostics& d) {
     return;
   }
   limits_ = only_ ? limits_of(*only_, d) : all_ || !framework_.empty() ? SearchLimits{} : basic_limits();
-  if (framework != nullptr) limits_ = both(std::move(limits_), abilities_of(*framework));
   flags_ = for_framework(std::move(flags_), framework_);
+}
+
+void PlanVerb::keep_to_framework(Diagnostics& d) {
+  const Framework* framework = framework_named(framework_);
+  if (framework == nullptr) return;
+  limits_ = both(std::move(limits_), abilities_of(*framework, spec_, workload_));
+  if (framework->check_model != nullptr) framework->check_model(spec_, workload_, d);
+  // A plan is launched by another program than the one that writes it.
+  const Framework* writer = export_ ? framework_writing(*export_) : nullptr;
+  if (writer == nullptr || writer == framework || writer->check_model == nullptr) return;
+  writer->check_model(spec_, workload_, d);
 }
 
 PlannedRun PlanVerb::planned(const Plan& plan, const std::string& name) const {

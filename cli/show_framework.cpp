@@ -50,7 +50,7 @@ nlohmann::ordered_json json_of(const Framework& f) {
   }
   json["rules"] = nlohmann::ordered_json::array();
   for (const AbilityRule& r : f.rules) {
-    json["rules"].push_back({{"when", r.when}, {"then", r.then}, {"reason", r.reason}});
+    json["rules"].push_back({{"when", r.when}, {"then", r.then}, {"key", r.key}, {"reason", r.reason}});
   }
   return json;
 }
@@ -102,7 +102,10 @@ int show_framework(const std::string& name, const CommonFlags& flags) {
   for (const Dimension& d : dimensions()) {
     if (is_searched(d)) out += fmt::format("  {:<22} {}\n", d.word(), values_text(d, can));
   }
-  for (const AbilityRule& r : f->rules) out += fmt::format("  with {}: only {}  ({})\n", r.when, r.then, r.reason);
+  for (const AbilityRule& r : f->rules) {
+    out += r.also != nullptr ? fmt::format("  {}\n", r.reason)
+                             : fmt::format("  with {}: only {}  ({})\n", r.when, r.then, r.reason);
+  }
   if (!f->abilities_source.empty()) out += fmt::format("\nRead in {}\n", f->abilities_source);
   print_wrapped(out);
   return status_fine;

@@ -83,6 +83,33 @@ std::vector<LaunchWriting> launch_writings() {
   return out;
 }
 
+namespace {
+
+/// Whether the plan leaves the dimension open.
+bool is_open(const Dimension& d, const PlannedRun& run) {
+  const std::uint64_t value = d.get(run);
+  return is_named(d) && value < d.names.size() && d.names[value] == "auto";
+}
+
+/// The rule without what the plan leaves open; empty where that is a condition.
+std::optional<LimitRule> of_what_is_said(LimitRule rule, const PlannedRun& run) {
+  const auto open = [&](const auto& entry) { return is_open(dimension(entry.first), run); };
+  const auto any_open = [&](const LimitedValues& asked) { return std::any_of(asked.begin(), asked.end(), open); };
+  if (any_open(rule.when.one_of) || any_open(rule.when.none_of)) return std::nullopt;
+  std::erase_if(rule.then.one_of, open);
+  std::erase_if(rule.then.none_of, open);
+  return rule;
+}
+
+void add_rules(SearchLimits& to, const std::vector<AbilityRule>& rules, Diagnostics& d) {
+  for (const AbilityRule& rule : rules) {
+    to.rules.push_back({condition_of(rule.when, d), condition_of(rule.then, d), std::string(rule.reason),
+                        std::string(rule.key), rule.also});
+  }
+}
+
+}  // namespace
+
 void check_framework(const PlannedRun& run, Diagnostics& d) {
   if (run.framework.empty() || run.framework == "any") return;
   const Framework* framework = framework_named(run.framework);
@@ -93,9 +120,10 @@ void check_framework(const PlannedRun& run, Diagnostics& d) {
             {fmt::format("Known: {}.", names)});
     return;
   }
-  const SearchLimits can = abilities_of(*framework);
+  if (framework->check_model != nullptr) framework->check_model(run.model, run.workload, d);
+  const SearchLimits can = abilities_of(*framework, run.model, run.workload);
   for (const Dimension& dimension : dimensions()) {
-    if (can.allow_one(run, dimension)) continue;
+    if (can.allow_one(run, dimension) || is_open(dimension, run)) continue;
     std::string allowed;
     for (const std::uint64_t value : can.only.at(std::string(dimension.key))) {
       allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", text_of(dimension, value));
@@ -106,18 +134,47 @@ void check_framework(const PlannedRun& run, Diagnostics& d) {
             {fmt::format("It launches {}.", allowed)});
   }
   for (const LimitRule& rule : can.rules) {
-    if (rule.holds(run)) continue;
-    d.error(run.plan.origin, std::string(rule.then.first_key()), "framework.cannot",
-            fmt::format("{} does not launch this combination", framework->title), {rule.reason + "."});
+    const std::optional<LimitRule> said = of_what_is_said(rule, run);
+    if (!said || said->holds(run)) continue;
+    d.error(run.plan.origin, rule.then.asks_nothing() ? rule.key : std::string(rule.then.first_key()),
+            "framework.cannot", fmt::format("{} does not launch this combination", framework->title),
+            {rule.reason + "."});
   }
+}
+
+void close_for_framework(PlannedRun& run) {
+  const Framework* framework = framework_named(run.framework);
+  if (framework == nullptr) return;
+  const SearchLimits can = abilities_of(*framework, run.model, run.workload);
+  const auto put_open = [&](const LimitedValues& values) {
+    std::string reason;
+    for (const auto& [key, allowed] : values) {
+      const Dimension& d = dimension(key);
+      if (is_open(d, run) && applies(d, run)) static_cast<void>(put(run, d, allowed.front(), reason));
+    }
+  };
+  // Rules first: they leave less open than the lists.
+  for (const LimitRule& rule : can.rules) {
+    const std::optional<LimitRule> said = of_what_is_said(rule, run);
+    if (said && !rule.holds(run)) put_open(rule.then.one_of);
+  }
+  put_open(can.only);
+  if (can.close != nullptr) can.close(run);
 }
 
 SearchLimits abilities_of(const Framework& framework) {
   Diagnostics d;
   SearchLimits out = limits_of(framework.abilities, d);
-  for (const AbilityRule& rule : framework.rules) {
-    out.rules.push_back({condition_of(rule.when, d), condition_of(rule.then, d), std::string(rule.reason)});
-  }
+  add_rules(out, framework.rules, d);
+  out.close = framework.close;
+  ORRERY_ASSERT(d.empty(), framework.name);
+  return out;
+}
+
+SearchLimits abilities_of(const Framework& framework, const ModelSpec& model, const Workload& workload) {
+  Diagnostics d;
+  SearchLimits out = abilities_of(framework);
+  if (framework.rules_for != nullptr) add_rules(out, framework.rules_for(model, workload), d);
   ORRERY_ASSERT(d.empty(), framework.name);
   return out;
 }

@@ -30,9 +30,12 @@ struct LaunchFormat {
 
 /// Values that go together only under a condition, in the words of --only: where `when` holds, so must `then`.
 struct AbilityRule {
-  std::string_view when;    ///< "zero=2,3"
-  std::string_view then;    ///< "pipeline=1"
-  std::string_view reason;  ///< "DeepSpeed's pipeline engine stops at ZeRO-1"
+  std::string_view when;      ///< "zero=2,3"; empty: always
+  std::string_view then;      ///< "pipeline=1"
+  std::string_view reason;    ///< "DeepSpeed's pipeline engine stops at ZeRO-1"
+  std::string_view key = {};  ///< what `also` is about: "mesh.order"
+  /// What no list of values says, as the order of axes; null: nothing. What a plan leaves open passes.
+  bool (*also)(const PlannedRun&) = nullptr;
 };
 
 /// How a plan is written as a launch of the framework.
@@ -52,6 +55,14 @@ struct Framework {
   /// What it can launch, in the words of `plan --only`; what is not named is free.
   std::string_view abilities;
   std::vector<AbilityRule> rules = {};
+  /// Further rules, of one model and workload; null: none.
+  std::vector<AbilityRule> (*rules_for)(const ModelSpec&, const Workload&) = nullptr;
+  /// Gives what a plan leaves open the one value that the framework has for it, where `also` of a rule says so; null:
+  /// nothing is so.
+  void (*close)(PlannedRun&) = nullptr;
+  /// What it cannot train whatever the plan is: one diagnostic for each reason, at a key of the workload or at "model",
+  /// with the codes of `write` (export.*); null: nothing is known.
+  void (*check_model)(const ModelSpec&, const Workload&, Diagnostics&) = nullptr;
   std::string_view abilities_source = {};  ///< where they were read
   std::vector<LaunchFormat> formats = {};
   std::vector<LaunchWriting> writings = {};
@@ -61,11 +72,16 @@ struct Framework {
 [[nodiscard]] const std::vector<Framework>& frameworks();
 [[nodiscard]] const Framework* framework_named(std::string_view name);
 
-/// What it can launch, as limits of a search.
+/// What it can launch of any model, as limits of a search.
 [[nodiscard]] SearchLimits abilities_of(const Framework&);
-/// What a run's framework (PlannedRun::framework) cannot launch of it: one diagnostic for each reason, at the key.
-/// Adds nothing where the run names none. Codes: framework.name  framework.cannot
+/// What it can launch of a model that it trains (check_model). Its writings refuse no plan within these limits.
+[[nodiscard]] SearchLimits abilities_of(const Framework&, const ModelSpec&, const Workload&);
+/// What a run's framework (PlannedRun::framework) cannot train or launch of it: one diagnostic for each reason, at the
+/// key. Adds nothing where the run names none; what a plan leaves open passes.
+/// Codes: framework.name  framework.cannot, and those of check_model
 void check_framework(const PlannedRun&, Diagnostics&);
+/// Gives what a plan leaves open a value that its framework launches, where the framework does not launch all.
+void close_for_framework(PlannedRun&);
 
 /// Reads a launch file; `format` names its kind, or "auto". Empty after a mistake.
 /// Codes: launch.kind  launch.syntax  launch.value  launch.unknown-key  launch.model  launch.set, and those of check().

@@ -80,8 +80,17 @@ Candidate with_most(const Candidate& c) {
 }
 
 Appraiser::Appraiser(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
-                     const Calibration& calibration)
-    : calibration_(calibration), run_{model, workload, cluster, {}, {}, {}} {}
+                     const Calibration& calibration, void (*close)(PlannedRun&))
+    : calibration_(calibration), run_{model, workload, cluster, {}, {}, {}}, close_(close) {}
+
+void Appraiser::complete_plan(Plan& plan) {
+  if (close_ != nullptr) {
+    run_.plan = plan;
+    close_(run_);
+    plan = run_.plan;
+  }
+  complete(plan, run_.model, run_.workload);
+}
 
 const PlannedRun& Appraiser::run(const Plan& plan) {
   run_.plan = plan;
@@ -96,7 +105,7 @@ bool Appraiser::is_valid(Plan& plan) {
   Diagnostics wrong;
   check(plan, run_.model, run_.workload, &*run_.cluster, wrong);
   if (!wrong.empty()) return false;
-  complete(plan, run_.model, run_.workload);
+  complete_plan(plan);
   check(plan, run_.model, run_.workload, &*run_.cluster, wrong);
   return wrong.empty();
 }
@@ -237,7 +246,7 @@ bool Appraiser::find_tiers(Plan& plan, std::uint64_t room) {
 Appraisal Appraiser::least(const Candidate& c, std::uint64_t room) {
   Appraisal out;
   out.plan = with_least(c);
-  complete(out.plan, run_.model, run_.workload);
+  complete_plan(out.plan);
   out.peak = lower_and_measure(out.plan);
   out.step = price(out.plan);
   out.fits = out.peak <= room && (!offloads(out.plan) || find_tiers(out.plan, room));
@@ -251,7 +260,7 @@ Appraisal Appraiser::appraise(const Candidate& c, std::uint64_t room) {
     case Raised::nothing: break;
     case Raised::recomputed_layers: {
       Plan plan = c.plan;
-      complete(plan, run_.model, run_.workload);
+      complete_plan(plan);
       if (raise_recomputed(plan, room)) out.plan = plan, out.fits = true;
       break;
     }

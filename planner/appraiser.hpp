@@ -41,8 +41,9 @@ struct Appraisal {
 /// Lowers, raises and prices plans of one model on one cluster.  Keeps its storage: use one per thread.
 class Appraiser {
  public:
-  /// All outlive it.
-  Appraiser(const ModelSpec&, const Workload&, const ClusterSpec&, const Calibration&);
+  /// All outlive it. `close` gives what plans leave open the values that they must have (SearchLimits::close).
+  Appraiser(const ModelSpec&, const Workload&, const ClusterSpec&, const Calibration&,
+            void (*close)(PlannedRun&) = nullptr);
 
   /// Whether check() accepts the plan; completes it first.
   [[nodiscard]] bool is_valid(Plan&);
@@ -68,6 +69,8 @@ class Appraiser {
   [[nodiscard]] CostModel costs(const Plan&) const;
 
  private:
+  /// Puts a value in place of every auto.
+  void complete_plan(Plan&);
   /// Lowers the plan; bytes of its fullest rank, and of each pipeline rank.
   std::uint64_t lower_and_measure(const Plan&);
   [[nodiscard]] Picoseconds price(const Plan&);
@@ -78,6 +81,7 @@ class Appraiser {
 
   const Calibration& calibration_;
   PlannedRun run_;
+  void (*close_)(PlannedRun&);
   lowering::OrderMemo orders_;
   Program program_;
   LiveMemory memory_;

@@ -33,7 +33,7 @@ Levels levels_of(const ModelSpec& model, const Workload& workload, const Cluster
                  const SearchLimits& limits) {
   Levels out;
   const Calibration unpriced;
-  Appraiser appraiser(model, workload, cluster, unpriced);
+  Appraiser appraiser(model, workload, cluster, unpriced, limits.close);
   const std::vector<Plan> shapes = coarse_shapes(appraiser, limits, dimensions());
   out.shapes = shapes.size();
   for (const Dimension& d : dimensions()) {

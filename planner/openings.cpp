@@ -67,14 +67,24 @@ bool keep_within(PlannedRun& run, Appraiser& appraiser, const SearchLimits& limi
       schedules.push_back(s);
     }
   }
-  for (const ScheduleName schedule : schedules) {
-    for (const auto& [cut, zigzag] : cuts) {
-      run.plan = kept;
-      run.plan.schedule = schedule;
-      run.plan.chunks = std::max(kept.chunks, rules_of(schedule).least_chunks);
-      run.plan.context = cut;
-      run.plan.zigzag = zigzag;
-      if (is_good()) return true;
+  // Rules may ask for another ZeRO stage on this mesh.
+  std::vector<std::uint32_t> stages{kept.zero_stage};
+  if (!limits.rules.empty() && !shard_axes_of(kept).empty()) {
+    for (const std::uint32_t stage : {0U, 1U, 2U, 3U}) {
+      if (stage != kept.zero_stage && limits.allow("plan.zero_stage", stage)) stages.push_back(stage);
+    }
+  }
+  for (const std::uint32_t stage : stages) {
+    for (const ScheduleName schedule : schedules) {
+      for (const auto& [cut, zigzag] : cuts) {
+        run.plan = kept;
+        run.plan.zero_stage = stage;
+        run.plan.schedule = schedule;
+        run.plan.chunks = std::max(kept.chunks, rules_of(schedule).least_chunks);
+        run.plan.context = cut;
+        run.plan.zigzag = zigzag;
+        if (is_good()) return true;
+      }
     }
   }
   return false;

@@ -49,7 +49,8 @@ struct PricedPlans::Memo : tbb::concurrent_unordered_map<std::string, Known> {};
 
 struct PricedPlans::State {
   explicit State(const PricedPlans& of)
-      : appraisers([&of] { return Appraiser(of.model, of.workload, of.cluster, of.calibration); }) {}
+      : appraisers(
+            [&of] { return Appraiser(of.model, of.workload, of.cluster, of.calibration, of.options.limits.close); }) {}
   tbb::enumerable_thread_specific<Appraiser> appraisers;
   Memo held, least, settled;
 };

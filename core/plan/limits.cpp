@@ -118,6 +118,7 @@ SearchLimits both(SearchLimits a, const SearchLimits& b) {
     }
   }
   a.rules.insert(a.rules.end(), b.rules.begin(), b.rules.end());
+  if (a.close == nullptr) a.close = b.close;
   return a;
 }
 

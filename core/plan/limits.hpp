@@ -19,6 +19,7 @@ struct Condition {
   LimitedValues one_of, none_of;
   /// Whether it holds. `idle` is the answer for a dimension that does not apply to the run.
   [[nodiscard]] bool holds(const PlannedRun&, bool idle) const;
+  [[nodiscard]] bool asks_nothing() const { return one_of.empty() && none_of.empty(); }
   /// A key that it asks of, for messages.
   [[nodiscard]] std::string_view first_key() const;
 };
@@ -29,13 +30,21 @@ struct Condition {
 struct LimitRule {
   Condition when, then;
   std::string reason;
-  [[nodiscard]] bool holds(const PlannedRun& run) const { return !when.holds(run, false) || then.holds(run, true); }
+  std::string key = {};  ///< what `also` is about: "plan.stage_layers"
+  /// What no list of values says, as the order of axes; null: nothing. What a plan leaves open passes.
+  bool (*also)(const PlannedRun&) = nullptr;
+  [[nodiscard]] bool holds(const PlannedRun& run) const {
+    return !when.holds(run, false) || (then.holds(run, true) && (also == nullptr || also(run)));
+  }
 };
 
 /// What a search may decide: of the dimensions named here only these values, of all others any.
 struct SearchLimits {
   LimitedValues only;
   std::vector<LimitRule> rules = {};
+  /// Gives what a plan leaves open the one value that it may have, where it is no list of values that says so; null:
+  /// nothing is so.
+  void (*close)(PlannedRun&) = nullptr;
 
   [[nodiscard]] bool allow(std::string_view key, std::uint64_t value) const;
   /// Whether the run's value of a dimension is allowed, or does not apply.

@@ -25,6 +25,9 @@ void read_accelerate_megatron(LaunchReading&, LaunchSizes&);
 /// deepspeed_config: of keys here, or of a file beside this one.
 void read_accelerate_deepspeed(LaunchReading&, const LaunchSizes&, const std::string& precision);
 
+/// What Accelerate cannot train (Framework::check_model), and whether ranks stand in its order.
+void check_accelerate_model(const ModelSpec&, const Workload&, Diagnostics&);
+[[nodiscard]] bool accelerate_order(const PlannedRun&);
 /// A plan as a configuration of Accelerate. Requires a resolved plan that passes check().
 [[nodiscard]] std::optional<std::string> write_accelerate(const PlannedRun&, Diagnostics&);
 

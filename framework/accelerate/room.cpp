@@ -12,14 +12,17 @@ Framework accelerate() {
       .title = "Accelerate (FSDP)",
       .software = "",
       .abilities =
-          "pipeline=1 chunks=1 expert=1 tensor=1d sequence_parallel=off zero=0,3 context=all_gather,ring "
-          "zigzag=on inner_ring=0 recompute=none,full recompute_layers=1048576 offload=off parameter_chunk=none "
+          "loss_chunks=1 pipeline=1 schedule=1f1b chunks=1 expert=1 tensor=1d sequence_parallel=off zero=0,3 "
+          "context=all_gather,ring "
+          "zigzag=on inner_ring=0 recompute=none,full recompute_layers=0 offload=off parameter_chunk=none "
           "prefetch=1 overlap_gradients=on",
       .rules = {{"zero=0", "replica=1", "whole copies need no replicas beside them"},
                 {"zero=0", "context=1", "parallelism_config goes with FSDP"},
                 {"zero=0", "tensor=1", "parallelism_config goes with FSDP"},
                 {"zero=0", "recompute=none", "checkpoints are a part of fsdp_config"},
-                {"data=1", "replica=1", "replicas are copies of shards"}},
+                {"data=1", "replica=1", "replicas are copies of shards"},
+                {"", "", "ranks stand in the order replica, data, context, tensor", "mesh.order", accelerate_order}},
+      .check_model = check_accelerate_model,
       .abilities_source = "huggingface/accelerate@16cb6eb8 src/accelerate/{utils/dataclasses,parallelism_config}.py",
       .formats = {{"accelerate-yaml", "an Accelerate configuration", LaunchSyntax::yaml, is_accelerate_yaml,
                    read_accelerate_yaml}},

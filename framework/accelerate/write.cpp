@@ -9,22 +9,19 @@
 namespace orrery {
 namespace {
 
+constexpr std::initializer_list<Axis> axes_in_order{Axis::replica, Axis::data, Axis::context, Axis::tensor};
+
 void refuse(const PlannedRun& run, PlanRefusals& no) {
   const Plan& p = run.plan;
   no.one_d_tensor();
   no.no_placement();
   no.no_algorithm();
+  no.whole_loss();
   no.no_pipeline("FSDP has no stages");
   no.no_chunks();
   no.no_tensor_sequences();
-  no.usual_moments();
   no.single(Axis::expert, "FSDP shards experts as other weights");
-  no.order({Axis::replica, Axis::data, Axis::context, Axis::tensor});
-  no.precisions({Precision::fp32, Precision::bf16, Precision::fp16, Precision::fp8});
-  if (gradient_dtype(run.workload) != DType::f32) {
-    no.refuse("workload.gradient_dtype", "gradient-dtype", "FSDP sums gradients in fp32",
-              {"Leave out gradient_dtype."});
-  }
+  no.order(axes_in_order);
   if ((p.zero_stage == 1 || p.zero_stage == 2) && shard_axes_of(p).count > 0) {
     no.refuse(
         "plan.zero_stage", "zero", "FSDP shards weights too, or nothing",
@@ -67,8 +64,21 @@ void refuse(const PlannedRun& run, PlanRefusals& no) {
 
 }  // namespace
 
+bool accelerate_order(const PlannedRun& run) { return stand_in_order(run.plan.mesh, axes_in_order); }
+
+void check_accelerate_model(const ModelSpec&, const Workload& w, Diagnostics& d) {
+  ModelRefusals no(w, "Accelerate", d);
+  no.precisions({Precision::fp32, Precision::bf16, Precision::fp16, Precision::fp8});
+  no.usual_moments();
+  if (gradient_dtype(w) != DType::f32) {
+    no.refuse("workload.gradient_dtype", "gradient-dtype", "FSDP sums gradients in fp32",
+              {"Leave out gradient_dtype."});
+  }
+}
+
 std::optional<std::string> write_accelerate(const PlannedRun& run, Diagnostics& d) {
   PlanRefusals no(run, "Accelerate", d);
+  check_accelerate_model(run.model, run.workload, d);
   refuse(run, no);
   if (!no.none()) return std::nullopt;
   const Plan& p = run.plan;

@@ -36,6 +36,9 @@ void read_colossal_data(const ColossalPlugin&, LaunchSizes&);
 /// precision, use_fp8, the loss scale and max_norm, which most plugins have.
 void read_colossal_types(const ColossalPlugin&);
 
+/// What Colossal-AI cannot train (Framework::check_model), and whether ranks stand in its order.
+void check_colossal_model(const ModelSpec&, const Workload&, Diagnostics&);
+[[nodiscard]] bool colossal_order(const PlannedRun&);
 /// A plan as the call of a plugin. Requires a resolved plan that passes check().
 [[nodiscard]] std::optional<std::string> write_colossal(const PlannedRun&, Diagnostics&);
 

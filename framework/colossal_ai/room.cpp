@@ -10,7 +10,7 @@ Framework colossal_ai() {
           .title = "Colossal-AI",
           .software = "",
           .abilities =
-              "replica=1 tensor=1d zero=0,1,2 schedule=1f1b,interleaved,zb-v context=ulysses,ring "
+              "loss_chunks=1 replica=1 tensor=1d zero=0,1,2 schedule=1f1b,interleaved,zb-v context=ulysses,ring "
               "recompute=none,full offload_states=none,all states_tier=host offload_parameters=none "
               "offload_activations=none",
           .rules = {{"zero=2", "pipeline=1", "with a pipeline ZeRO stops at stage 1"},
@@ -18,14 +18,15 @@ Framework colossal_ai() {
                     {"zero=0", "offload_states=none", "ZeRO alone offloads states"},
                     {"context=ring", "zigzag=on", "the ring balances causal work"},
                     {"sequence_parallel=on", "context=1", "there is one way to split sequences"},
-                    {"pipeline=1", "chunks=1", "one stage has one chunk"},
-                    {"pipeline=2,3,4,5,6,7,8,10,12,14,16,20,24,28,32,40,48,64,96,128", "overlap_gradients=off",
-                     "a pipeline sums gradients at its end"},
-                    {"expert=2,3,4,5,6,8,10,12,16,20,24,32,40,48,64,128,256 zero=1,2", "overlap_gradients=off",
-                     "ZeRO with experts sums gradients at the end"},
-                    {"context=2,3,4,5,6,7,8,10,12,16,20,24,32,40,48,64,96,128 context=ulysses", "tensor=1",
-                     "its groups lie inside those of tensor parallelism, where plans have them outside"},
-                    {"zero=0 pipeline=1", "overlap_gradients=on", "PyTorch's DDP overlaps"}},
+                    {"pipeline=1", "schedule=1f1b chunks=1", "without a pipeline microbatches follow each other"},
+                    {"overlap_gradients=on", "pipeline=1", "a pipeline sums gradients at its end"},
+                    {"overlap_gradients=on zero=1", "expert=1", "ZeRO with experts sums gradients at the end"},
+                    {"zero=0 pipeline=1", "overlap_gradients=on", "PyTorch's DDP overlaps"},
+                    {"", "",
+                     "ranks stand in the order pipeline, data, expert, tensor, context, or data, pipeline, ..; rings "
+                     "lie outside tensor",
+                     "mesh.order", colossal_order}},
+          .check_model = check_colossal_model,
           .abilities_source = "hpcaitech/ColossalAI@4f9953be colossalai/booster/plugin/hybrid_parallel_plugin.py",
           .formats = {{"colossal-ai-python", "a Colossal-AI plugin", LaunchSyntax::python, is_colossal_python,
                        read_colossal_python}},

@@ -20,8 +20,6 @@ class Writer {
 
   std::optional<std::string> text() {
     refuse_plan();
-    refuse_training();
-    const std::string optimizer = optimizer_call();
     if (!no_.none()) return std::nullopt;
     const std::uint64_t ranks = std::uint64_t{size(Axis::data)} * size(Axis::expert);
     std::string out = fmt::format(
@@ -34,7 +32,7 @@ class Writer {
     states();
     precision();
     out += fmt::format("plugin = {}(\n{})\n{}", moe() ? "MoeHybridParallelPlugin" : "HybridParallelPlugin", arguments_,
-                       optimizer);
+                       optimizer_call());
     return out;
   }
 
@@ -55,10 +53,10 @@ class Writer {
     no_.one_d_tensor();
     no_.no_placement();
     no_.no_algorithm();
+    no_.whole_loss();
     no_.no_chunks();
     no_.no_offloaded_weights();
     no_.on_host();
-    no_.usual_moments();
     no_.single(Axis::replica, "HybridParallelPlugin has one data axis");
     if (zero() == 3) {
       no_.refuse("plan.zero_stage", "zero", "HybridParallelPlugin shards states and gradients",
@@ -73,8 +71,7 @@ class Writer {
       no_.refuse("plan.schedule", "schedule", "Colossal-AI does not run this schedule",
                  {"Set schedule to 1f1b, interleaved or zb-v."});
     }
-    if (!stages() && p_.chunks > 1)
-      no_.refuse("plan.chunks", "pipeline", "one stage has one chunk", {"Leave out chunks."});
+    no_.no_order_alone();
     if (stages() && p_.schedule == ScheduleName::zb_v && p_.action_times != ActionTimes()) {
       no_.refuse("plan.action_times", "schedule", "the times of ZB-V's search are the script's",
                  {"Leave out action_times."});
@@ -119,12 +116,11 @@ class Writer {
         no_.refuse("plan.zigzag", "zigzag", "Colossal-AI's ring balances causal work", {"Set zigzag to true."});
       }
     }
-    const bool outside = data_outside();
-    const Axis first = outside ? Axis::data : Axis::pipeline, second = outside ? Axis::pipeline : Axis::data;
-    if (ring())
-      no_.order({first, second, Axis::expert, Axis::context, Axis::tensor});
-    else
-      no_.order({first, second, Axis::expert, Axis::tensor, Axis::context});
+    if (colossal_order(run_)) return;
+    no_.refuse(
+        "mesh.order", "mesh-order", "Colossal-AI lays out ranks in another order",
+        {"Its orders are pipeline, data, expert, tensor, context, outermost first, with pipeline first or behind "
+         "data; a ring of context ranks lies outside tensor."});
   }
 
   /// Whether the data axis lies outside the pipeline.
@@ -135,8 +131,6 @@ class Writer {
     }
     return true;
   }
-
-  void refuse_training() { no_.precisions({Precision::fp32, Precision::fp16, Precision::bf16, Precision::fp8}); }
 
   [[nodiscard]] std::string imports() const {
     std::string out = fmt::format("from colossalai.booster.plugin import {}\n",
@@ -218,29 +212,15 @@ class Writer {
     if (*p_.attention == AttentionKernel::flash) flag("enable_flash_attention", true);
   }
 
-  std::string optimizer_call() {
+  [[nodiscard]] std::string optimizer_call() const {
     const Optimizer& o = w_.optimizer;
-    switch (o.kind) {
-      case OptimizerKind::adam:
-      case OptimizerKind::lamb:
-        return fmt::format("optimizer = {}(model.parameters(), lr={}, betas=({}, {}), eps={}, weight_decay={})\n",
-                           o.kind == OptimizerKind::adam ? "HybridAdam" : "FusedLAMB", o.learning_rate, o.beta1,
-                           o.beta2, o.epsilon, o.weight_decay);
-      case OptimizerKind::sgd:
-        if (o.weight_decay != 0.0) {
-          no_.refuse("workload.weight_decay", "optimizer",
-                     "the weight decay of PyTorch's SGD is a part of the gradient",
-                     {fmt::format("weight_decay is {}; here it is decoupled from momentum.", o.weight_decay),
-                      "Set weight_decay to 0, or use adam."});
-        }
-        return fmt::format("optimizer = torch.optim.SGD(model.parameters(), lr={}, momentum={}, weight_decay=0.0)\n",
-                           o.learning_rate, o.momentum);
-      case OptimizerKind::lars:
-      case OptimizerKind::adafactor: break;
+    if (o.kind == OptimizerKind::sgd) {
+      return fmt::format("optimizer = torch.optim.SGD(model.parameters(), lr={}, momentum={}, weight_decay=0.0)\n",
+                         o.learning_rate, o.momentum);
     }
-    no_.refuse("workload.optimizer", "optimizer", fmt::format("{} is not written for Colossal-AI", name_of(o.kind)),
-               {"Use adam, lamb or sgd."});
-    return "";
+    return fmt::format("optimizer = {}(model.parameters(), lr={}, betas=({}, {}), eps={}, weight_decay={})\n",
+                       o.kind == OptimizerKind::lamb ? "FusedLAMB" : "HybridAdam", o.learning_rate, o.beta1, o.beta2,
+                       o.epsilon, o.weight_decay);
   }
 
   const PlannedRun& run_;
@@ -252,6 +232,34 @@ class Writer {
 
 }  // namespace
 
-std::optional<std::string> write_colossal(const PlannedRun& run, Diagnostics& d) { return Writer(run, d).text(); }
+bool colossal_order(const PlannedRun& run) {
+  const Plan& p = run.plan;
+  const bool ring = p.mesh.size(Axis::context) > 1 && p.context == ContextAlgorithm::ring;
+  using enum Axis;
+  const auto inner = [&](std::initializer_list<Axis> rings, std::initializer_list<Axis> others) {
+    return stand_in_order(p.mesh, ring ? rings : others);
+  };
+  return inner({pipeline, data, expert, context, tensor}, {pipeline, data, expert, tensor, context}) ||
+         inner({data, pipeline, expert, context, tensor}, {data, pipeline, expert, tensor, context});
+}
+
+void check_colossal_model(const ModelSpec&, const Workload& w, Diagnostics& d) {
+  ModelRefusals no(w, "Colossal-AI", d);
+  no.precisions({Precision::fp32, Precision::fp16, Precision::bf16, Precision::fp8});
+  no.usual_moments();
+  no.no_decay_of_sgd();
+  const OptimizerKind kind = w.optimizer.kind;
+  if (kind == OptimizerKind::lars || kind == OptimizerKind::adafactor) {
+    no.refuse("workload.optimizer", "optimizer", fmt::format("{} is not written for Colossal-AI", name_of(kind)),
+              {"Use adam, lamb or sgd."});
+  }
+}
+
+std::optional<std::string> write_colossal(const PlannedRun& run, Diagnostics& d) {
+  const std::size_t before = d.size();
+  check_colossal_model(run.model, run.workload, d);
+  auto text = Writer(run, d).text();
+  return d.size() == before ? text : std::nullopt;
+}
 
 }  // namespace orrery

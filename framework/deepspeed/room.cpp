@@ -11,8 +11,9 @@ Framework deepspeed() {
           .title = "DeepSpeed",
           .software = "",
           .abilities =
-              "pipeline=1 chunks=1 tensor=1d sequence_parallel=off context=ulysses recompute=none,full "
-              "recompute_layers=1048576 offload_parameters=none offload_activations=none,all activations_tier=host "
+              "loss_chunks=1 pipeline=1 schedule=1f1b chunks=1 tensor=1d sequence_parallel=off context=ulysses "
+              "recompute=none,full "
+              "recompute_layers=0 offload_parameters=none offload_activations=none,all activations_tier=host "
               "reshard_after_forward=on parameter_chunk=none",
           .rules = {{"zero=0,1,2", "replica=1", "MiCS, which has replicas, shards as ZeRO-3 does"},
                     {"zero=0", "overlap_gradients=off", "without ZeRO gradients are summed behind the backward pass"},
@@ -20,7 +21,11 @@ Framework deepspeed() {
                     {"zero=1,2", "offload_states=none,all", "a part of the states is offloaded in ZeRO-3 alone"},
                     {"zero=0,1,2", "states_tier=host", "disks are for ZeRO-3"},
                     {"states_tier=disk", "offload_states=none,all", "a part of the states goes to the host alone"},
-                    {"recompute=none", "offload_activations=none", "checkpoints are what is kept in host memory"}},
+                    {"recompute=none", "offload_activations=none", "checkpoints are what is kept in host memory"},
+                    {"", "", "ranks stand in the order replica, data, expert, context, tensor", "mesh.order",
+                     deepspeed_order}},
+          .rules_for = deepspeed_rules,
+          .check_model = check_deepspeed_model,
           .abilities_source =
               "microsoft/DeepSpeed@38327e07 deepspeed/runtime/zero/{config,offload_config}.py, engine.py; "
               "docs/_pages/config-json.md@edaa7221",

@@ -11,21 +11,40 @@
 namespace orrery {
 namespace {
 
+constexpr std::initializer_list<Axis> axes_in_order{Axis::replica, Axis::data, Axis::expert, Axis::context,
+                                                    Axis::tensor};
+
+/// "AdamW" with its parameters, as a JSON object.
+std::string optimizer_text(const Optimizer& o) {
+  switch (o.kind) {
+    case OptimizerKind::adam:
+    case OptimizerKind::lamb:
+      return fmt::format(
+          "{{\"type\": \"{}\", \"params\": {{\"lr\": {}, \"betas\": [{}, {}], \"eps\": {}, \"weight_decay\": {}}}}}",
+          o.kind == OptimizerKind::adam ? "AdamW" : "Lamb", o.learning_rate, o.beta1, o.beta2, o.epsilon,
+          o.weight_decay);
+    case OptimizerKind::sgd:
+    case OptimizerKind::lars:
+    case OptimizerKind::adafactor: break;  // the last two are refused
+  }
+  return fmt::format("{{\"type\": \"SGD\", \"params\": {{\"lr\": {}, \"momentum\": {}, \"weight_decay\": 0}}}}",
+                     o.learning_rate, o.momentum);
+}
+
 class Writer {
  public:
   Writer(const PlannedRun& run, Diagnostics& d)
       : run_(run), p_(run.plan), w_(run.workload), d_(d), no_(run, "DeepSpeed", d) {}
 
   std::optional<std::string> text() {
+    check_deepspeed_model(run_.model, w_, d_);
     refuse_plan();
-    refuse_training();
     if (!no_.none()) return std::nullopt;
     batch();
     types();
     zero();
     others();
     optimizer();
-    if (!no_.none()) return std::nullopt;
     return "{\n" + out_ + "\n}\n";
   }
 
@@ -39,11 +58,12 @@ class Writer {
     no_.one_d_tensor();
     no_.no_placement();
     no_.no_algorithm();
+    no_.whole_loss();
     no_.no_pipeline("DeepSpeed's stages are modules of the script");
     no_.no_chunks();
     no_.no_offloaded_weights();
     no_.no_tensor_sequences();
-    no_.order({Axis::replica, Axis::data, Axis::expert, Axis::context, Axis::tensor});
+    no_.order(axes_in_order);
     if (p_.mesh.size(Axis::context) > 1 && p_.context != ContextAlgorithm::ulysses) {
       no_.refuse("plan.context", "context", "DeepSpeed splits sequences as Ulysses does", {"Set context to ulysses."});
     }
@@ -68,6 +88,15 @@ class Writer {
                  {"Leave out recompute_layers."});
     }
     refuse_offload();
+    const double size = static_cast<double>(size_of(gradient_dtype(w_)));
+    if (std::fmod(p_.gradient_bucket->base(), size) != 0.0) {
+      no_.refuse("plan.gradient_bucket", "bucket", "DeepSpeed counts buckets in gradients",
+                 {fmt::format("{} bytes are no whole number of gradients.", p_.gradient_bucket->base())});
+    }
+    if (w_.optimizer.kind == OptimizerKind::lamb && p_.zero_stage > 0) {
+      no_.refuse("plan.zero_stage", "optimizer", "DeepSpeed's Lamb takes norms of whole matrices, which ZeRO shards",
+                 {"Set zero_stage to 0, or use adam."});
+    }
   }
 
   void refuse_offload() {
@@ -89,24 +118,6 @@ class Writer {
         (activations < 8 || p_.recompute != Recompute::full || p_.activations_tier == OffloadTier::disk)) {
       no_.refuse("plan.offload_activations", "offload", "DeepSpeed keeps all checkpoints in host memory or none",
                  {"Set offload_activations to 0, or to 8 with recompute full."});
-    }
-  }
-
-  void refuse_training() {
-    no_.precisions({Precision::fp32, Precision::bf16, Precision::fp16});
-    no_.usual_moments();
-    if (w_.precision == Precision::fp16 && std::exp2(std::round(std::log2(w_.loss_scale))) != w_.loss_scale) {
-      no_.refuse("workload.loss_scale", "loss-scale", "DeepSpeed's loss scale is a power of two",
-                 {fmt::format("loss_scale is {}.", w_.loss_scale)});
-    }
-    if (w_.schedule.kind == ScheduleKind::linear && w_.schedule.minimum_ratio != 0.0) {
-      no_.refuse("workload.schedule", "schedule", "DeepSpeed's linear rate falls to 0",
-                 {fmt::format("minimum_ratio is {}.", w_.schedule.minimum_ratio)});
-    }
-    const double size = static_cast<double>(size_of(gradient_dtype(w_)));
-    if (std::fmod(p_.gradient_bucket->base(), size) != 0.0) {
-      no_.refuse("plan.gradient_bucket", "bucket", "DeepSpeed counts buckets in gradients",
-                 {fmt::format("{} bytes are no whole number of gradients.", p_.gradient_bucket->base())});
     }
   }
 
@@ -186,9 +197,7 @@ class Writer {
   }
 
   void optimizer() {
-    const auto o = deepspeed_optimizer(run_, d_);
-    if (!o) return;
-    line("\"optimizer\": {}", *o);
+    line("\"optimizer\": {}", optimizer_text(w_.optimizer));
     // DeepSpeed asks whether an optimizer is meant that it has not tried with ZeRO.
     if (w_.optimizer.kind != OptimizerKind::adam && p_.zero_stage > 0) line("\"zero_allow_untested_optimizer\": true");
   }
@@ -205,42 +214,35 @@ class Writer {
 
 std::optional<std::string> write_deepspeed(const PlannedRun& run, Diagnostics& d) { return Writer(run, d).text(); }
 
-std::optional<std::string> deepspeed_optimizer(const PlannedRun& run, Diagnostics& d) {
-  PlanRefusals no(run, "DeepSpeed", d);
-  const Optimizer& o = run.workload.optimizer;
-  switch (o.kind) {
-    case OptimizerKind::adam:
-      return fmt::format(
-          "{{\"type\": \"AdamW\", \"params\": {{\"lr\": {}, \"betas\": [{}, {}], \"eps\": {}, \"weight_decay\": {}}}}}",
-          o.learning_rate, o.beta1, o.beta2, o.epsilon, o.weight_decay);
-    case OptimizerKind::lamb:
-      if (run.plan.zero_stage > 0) {
-        no.refuse("plan.zero_stage", "optimizer", "DeepSpeed's Lamb takes norms of whole matrices, which ZeRO shards",
-                  {"Set zero_stage to 0, or use adam."});
-      }
-      if (o.trust_clip) {
-        no.refuse("workload.optimizer", "optimizer", "DeepSpeed's Lamb bounds the trust ratio, not the norm in it",
-                  {"Leave out trust_clip."});
-      }
-      if (!no.none()) return std::nullopt;
-      return fmt::format(
-          "{{\"type\": \"Lamb\", \"params\": {{\"lr\": {}, \"betas\": [{}, {}], \"eps\": {}, \"weight_decay\": {}}}}}",
-          o.learning_rate, o.beta1, o.beta2, o.epsilon, o.weight_decay);
-    case OptimizerKind::sgd:
-      if (o.weight_decay != 0.0) {
-        no.refuse("workload.weight_decay", "optimizer", "the weight decay of PyTorch's SGD is a part of the gradient",
-                  {fmt::format("weight_decay is {}; here it is decoupled from momentum.", o.weight_decay),
-                   "Set weight_decay to 0, or use adam."});
-        return std::nullopt;
-      }
-      return fmt::format("{{\"type\": \"SGD\", \"params\": {{\"lr\": {}, \"momentum\": {}, \"weight_decay\": 0}}}}",
-                         o.learning_rate, o.momentum);
-    case OptimizerKind::lars:
-    case OptimizerKind::adafactor: break;
+bool deepspeed_order(const PlannedRun& run) { return stand_in_order(run.plan.mesh, axes_in_order); }
+
+void check_deepspeed_model(const ModelSpec&, const Workload& w, Diagnostics& d) {
+  ModelRefusals no(w, "DeepSpeed", d);
+  no.precisions({Precision::fp32, Precision::bf16, Precision::fp16});
+  no.usual_moments();
+  no.no_decay_of_sgd();
+  const Optimizer& o = w.optimizer;
+  if (o.kind == OptimizerKind::lars || o.kind == OptimizerKind::adafactor) {
+    no.refuse("workload.optimizer", "optimizer", fmt::format("DeepSpeed has no {}", name_of(o.kind)),
+              {"Use adam, sgd or lamb."});
   }
-  no.refuse("workload.optimizer", "optimizer", fmt::format("DeepSpeed has no {}", name_of(o.kind)),
-            {"Use adam, sgd or lamb."});
-  return std::nullopt;
+  if (o.kind == OptimizerKind::lamb && o.trust_clip) {
+    no.refuse("workload.optimizer", "optimizer", "DeepSpeed's Lamb bounds the trust ratio, not the norm in it",
+              {"Leave out trust_clip."});
+  }
+  if (w.precision == Precision::fp16 && std::exp2(std::round(std::log2(w.loss_scale))) != w.loss_scale) {
+    no.refuse("workload.loss_scale", "loss-scale", "DeepSpeed's loss scale is a power of two",
+              {fmt::format("loss_scale is {}.", w.loss_scale)});
+  }
+  if (w.schedule.kind == ScheduleKind::linear && w.schedule.minimum_ratio != 0.0) {
+    no.refuse("workload.schedule", "schedule", "DeepSpeed's linear rate falls to 0",
+              {fmt::format("minimum_ratio is {}.", w.schedule.minimum_ratio)});
+  }
+}
+
+std::vector<AbilityRule> deepspeed_rules(const ModelSpec&, const Workload& w) {
+  if (w.optimizer.kind != OptimizerKind::lamb) return {};
+  return {{"", "zero=0", "DeepSpeed's Lamb takes norms of whole matrices, which ZeRO shards"}};
 }
 
 }  // namespace orrery

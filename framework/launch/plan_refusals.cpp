@@ -9,6 +9,53 @@
 
 namespace orrery {
 
+bool stand_in_order(const Mesh& mesh, std::initializer_list<Axis> axes) {
+  auto at = axes.begin();
+  for (const MeshAxis& a : mesh.axes) {
+    if (a.size == 1 || std::find(axes.begin(), axes.end(), a.axis) == axes.end()) continue;
+    at = std::find(at, axes.end(), a.axis);
+    if (at == axes.end()) return false;
+  }
+  return true;
+}
+
+void ModelRefusals::refuse(const std::string& key, const char* code, std::string message,
+                           std::vector<std::string> details) {
+  out_.error(workload_.origin, key, std::string("export.") + code, std::move(message), std::move(details));
+}
+
+void ModelRefusals::precisions(std::initializer_list<Precision> known) {
+  if (std::find(known.begin(), known.end(), workload_.precision) != known.end()) return;
+  std::string names;
+  for (const Precision p : known) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(p));
+  refuse("workload.precision", "precision",
+         fmt::format("{} does not train in {}", title_, name_of(workload_.precision)),
+         {fmt::format("It has {}.", names)});
+}
+
+void ModelRefusals::usual_moments() {
+  if (!workload_.master_weights) {
+    refuse("workload.master_weights", "precision", fmt::format("{} is written with fp32 copies of the weights", title_),
+           {"Leave out master_weights."});
+  }
+  if (moment_dtype(workload_) == state_dtype(workload_)) return;
+  refuse("workload.moment_dtype", "optimizer", fmt::format("{} has no moments of 1 or 2 bytes", title_),
+         {"Leave out moment_dtype."});
+}
+
+void ModelRefusals::no_decay_of_sgd() {
+  const Optimizer& o = workload_.optimizer;
+  if (o.kind != OptimizerKind::sgd || o.weight_decay == 0.0) return;
+  refuse("workload.weight_decay", "optimizer", fmt::format("{}'s SGD adds weight decay to the gradient", title_),
+         {fmt::format("weight_decay is {}; here it is decoupled from momentum.", o.weight_decay),
+          "Set weight_decay to 0, or use adam."});
+}
+
+void ModelRefusals::no_dropout() {
+  if (workload_.hidden_dropout == 0.0 && workload_.attention_dropout == 0.0) return;
+  refuse("workload.dropout", "model", fmt::format("these models of {} have no dropout", title_), {"Set dropout to 0."});
+}
+
 void PlanRefusals::refuse(const std::string& key, const char* code, std::string message,
                           std::vector<std::string> details) {
   out_.error(run_.plan.origin, key, std::string("export.") + code, std::move(message), std::move(details));
@@ -26,6 +73,12 @@ void PlanRefusals::no_placement() {
          {"It puts rank i on device i.  Order the launcher's hosts instead, and leave the placement out."});
 }
 
+void PlanRefusals::whole_loss() {
+  if (run_.plan.loss_chunks == 1) return;
+  refuse("plan.loss_chunks", "loss-chunks", fmt::format("{} makes the loss in one piece", title_),
+         {"Leave out loss_chunks."});
+}
+
 void PlanRefusals::no_algorithm() {
   if (!run_.plan.collective_algorithm) return;
   refuse("plan.collective_algorithm", "algorithm",
@@ -37,9 +90,17 @@ void PlanRefusals::no_pipeline(const char* why) {
   if (run_.plan.mesh.size(Axis::pipeline) > 1) {
     refuse("mesh.pipeline", "pipeline", fmt::format("{} has no pipeline that its file can say", title_),
            {fmt::format("pipeline is {}; {}.", run_.plan.mesh.size(Axis::pipeline), why), "Set pipeline to 1."});
-  } else if (run_.plan.chunks > 1) {
-    refuse("plan.chunks", "pipeline", fmt::format("{} has no model chunks on one rank", title_), {"Leave out chunks."});
   }
+  no_order_alone();
+}
+
+void PlanRefusals::no_order_alone() {
+  const Plan& p = run_.plan;
+  if (p.mesh.size(Axis::pipeline) > 1 || (p.schedule == ScheduleName::one_f_one_b && p.chunks == 1)) return;
+  refuse("plan.schedule", "schedule",
+         fmt::format("without a pipeline {} takes microbatches one after the other through all layers", title_),
+         {fmt::format("schedule is {}, and chunks is {}.", name_of(p.schedule), p.chunks),
+          "Set schedule to 1f1b, and leave out chunks."});
 }
 
 void PlanRefusals::no_chunks() {
@@ -65,39 +126,14 @@ void PlanRefusals::on_host() {
   check(p.activations_tier, "plan.activations_tier");
 }
 
-void PlanRefusals::usual_moments() {
-  if (!run_.workload.master_weights) {
-    refuse("workload.master_weights", "precision", fmt::format("{} keeps fp32 copies of the weights here", title_),
-           {"Leave out master_weights."});
-  }
-  if (moment_dtype(run_.workload) == state_dtype(run_.workload)) return;
-  refuse("workload.moment_dtype", "optimizer", fmt::format("{} has no moments of 1 or 2 bytes", title_),
-         {"Leave out moment_dtype."});
-}
-
 void PlanRefusals::no_tensor_sequences() {
   if (!run_.plan.sequence_parallel) return;
   refuse("plan.sequence_parallel", "sequence-parallel",
          fmt::format("{} does not split norms along the sequence", title_), {"Set sequence_parallel to false."});
 }
 
-void PlanRefusals::precisions(std::initializer_list<Precision> known) {
-  if (std::find(known.begin(), known.end(), run_.workload.precision) != known.end()) return;
-  std::string names;
-  for (const Precision p : known) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(p));
-  refuse("workload.precision", "precision",
-         fmt::format("{} does not train in {}", title_, name_of(run_.workload.precision)),
-         {fmt::format("It has {}.", names)});
-}
-
 void PlanRefusals::order(std::initializer_list<Axis> axes) {
-  auto at = axes.begin();
-  for (const MeshAxis& a : run_.plan.mesh.axes) {
-    if (a.size == 1) continue;
-    at = std::find(at, axes.end(), a.axis);
-    if (at == axes.end()) break;
-  }
-  if (at != axes.end()) return;
+  if (stand_in_order(run_.plan.mesh, axes)) return;
   std::string names;
   for (const Axis a : axes) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(a));
   refuse("mesh.order", "mesh-order", fmt::format("{} lays out ranks in another order", title_),

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/launch/plan_refusals.hpp"
 #include "framework/megatron_core/write.hpp"
 
 namespace orrery {
@@ -28,6 +29,8 @@ class FlagWriter {
   void refuse(const std::string& key, const char* code, std::string message, std::vector<std::string> details) {
     out_.error(run_.plan.origin, key, std::string("export.") + code, std::move(message), std::move(details));
   }
+  /// Refusals that frameworks share, of Megatron-LM.
+  [[nodiscard]] PlanRefusals shared() { return {run_, "Megatron-LM", out_}; }
   [[nodiscard]] std::vector<LaunchFlag> take() { return std::move(flags_); }
 
  private:
@@ -41,5 +44,6 @@ void write_megatron_mesh(FlagWriter&);      ///< mesh, schedule, sharding, offlo
 void write_megatron_kernels(FlagWriter&);   ///< attention and recomputation
 void write_megatron_model(FlagWriter&);     ///< shape and kinds of layers
 void write_megatron_training(FlagWriter&);  ///< precision, optimizer, learning rate
+void write_megatron_states(FlagWriter&);    ///< where states lie, and their types
 
 }  // namespace orrery

@@ -25,6 +25,25 @@ std::string title(const PlannedRun& run) { return run.plan.name.empty() ? "a pla
 
 }  // namespace
 
+void check_megatron_model(const ModelSpec& model, const Workload& workload, Diagnostics& out) {
+  PlannedRun run;
+  run.model = model;
+  run.workload = workload;
+  run.plan.origin = workload.origin;
+  FlagWriter w(run, out);
+  write_megatron_model(w);
+  write_megatron_training(w);
+}
+
+std::vector<AbilityRule> megatron_rules(const ModelSpec&, const Workload& w) {
+  if (w.optimizer.kind == OptimizerKind::sgd) {
+    return {{"", "zero=0", "the distributed optimizer is Adam only"}};
+  }
+  const bool narrow = moment_dtype(w, 0) != state_dtype(w) || moment_dtype(w, 1) != state_dtype(w);
+  if (narrow) return {{"", "zero=1", "narrow moments go with Adam's distributed optimizer alone"}};
+  return {};
+}
+
 std::optional<std::vector<LaunchFlag>> megatron_flags(const PlannedRun& run, Diagnostics& out) {
   ORRERY_ASSERT(is_resolved(run.plan), run.plan.name);
   const std::size_t before = out.size();
@@ -33,6 +52,7 @@ std::optional<std::vector<LaunchFlag>> megatron_flags(const PlannedRun& run, Dia
   write_megatron_kernels(w);
   write_megatron_model(w);
   write_megatron_training(w);
+  write_megatron_states(w);
   if (out.size() != before) return std::nullopt;
   return w.take();
 }

@@ -6,6 +6,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/plan/plan.hpp"
+#include "framework/framework.hpp"
 
 namespace orrery {
 
@@ -40,6 +41,12 @@ struct LaunchFlag {
 ///   export.layers        kinds of layers that have no flag, or that this does not know
 ///   export.optimizer     SGD with decoupled weight decay; ZeRO with SGD; other optimizers
 [[nodiscard]] std::optional<std::vector<LaunchFlag>> megatron_flags(const PlannedRun&, Diagnostics&);
+
+/// What Megatron-LM cannot train: what the flags of the model, the precision and the optimizer refuse. The rules of a
+/// workload (framework/framework.hpp), and whether ranks stand in one of its orders.
+void check_megatron_model(const ModelSpec&, const Workload&, Diagnostics&);
+[[nodiscard]] std::vector<AbilityRule> megatron_rules(const ModelSpec&, const Workload&);
+[[nodiscard]] bool megatron_order(const PlannedRun&);
 
 /// The flags as shell text: one per line, joined by backslashes, after a comment that names the plan and the world
 /// size.

@@ -1,7 +1,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
 #include "core/plan/plan_names.hpp"
 #include "framework/megatron_core/flag_writer.hpp"
@@ -9,27 +8,23 @@
 namespace orrery {
 namespace {
 
-/// Whether the axes longer than 1 stand in this order, outermost first.
-bool is_order(const Mesh& mesh, const std::array<Axis, 6>& order) {
-  std::size_t at = 0;
-  for (const MeshAxis& a : mesh.axes) {
-    if (a.size == 1) continue;
-    while (at < order.size() && order[at] != a.axis) ++at;
-    if (at == order.size()) return false;
-  }
-  return true;
+bool pipeline_first(const Mesh& mesh) {
+  using enum Axis;
+  return stand_in_order(mesh, {pipeline, replica, data, expert, context, tensor});
+}
+bool data_first(const Mesh& mesh) {
+  using enum Axis;
+  return stand_in_order(mesh, {replica, data, pipeline, expert, context, tensor});
 }
 
 void mesh_order(FlagWriter& w) {
-  using enum Axis;
-  const Mesh& mesh = w.plan().mesh;
   if (w.plan().tensor != TensorAlgorithm::one_d) {
     w.refuse("plan.tensor", "tensor", "Megatron-LM has only 1D tensor parallelism",
              {fmt::format("tensor is {}.", name_of(w.plan().tensor)), "Set it to 1d, with the axis tensor."});
     return;
   }
-  if (is_order(mesh, {pipeline, replica, data, expert, context, tensor})) return;
-  if (is_order(mesh, {replica, data, pipeline, expert, context, tensor})) return w.flag("--use-tp-pp-dp-mapping");
+  if (pipeline_first(w.plan().mesh)) return;
+  if (data_first(w.plan().mesh)) return w.flag("--use-tp-pp-dp-mapping");
   w.refuse("mesh.order", "mesh-order", "Megatron-LM keeps the tensor axis innermost, then context, expert and data",
            {"Its orders are pipeline, replica, data, expert, context, tensor, outermost first, with pipeline first or "
             "behind data."});
@@ -38,6 +33,7 @@ void mesh_order(FlagWriter& w) {
 void schedule(FlagWriter& w) {
   const Plan& plan = w.plan();
   const std::uint32_t p = w.size(Axis::pipeline);
+  w.shared().no_order_alone();
   if (p == 1 || plan.schedule == ScheduleName::one_f_one_b || plan.schedule == ScheduleName::interleaved) return;
   w.refuse("plan.schedule", "schedule",
            plan.schedule == ScheduleName::gpipe ? std::string("Megatron-LM does not run GPipe")
@@ -158,20 +154,20 @@ void offload(FlagWriter& w) {
 
 }  // namespace
 
+bool megatron_order(const PlannedRun& run) { return pipeline_first(run.plan.mesh) || data_first(run.plan.mesh); }
+
 void write_megatron_mesh(FlagWriter& w) {
   const Plan& plan = w.plan();
   w.flag("--tensor-model-parallel-size", w.size(Axis::tensor));
   w.flag("--pipeline-model-parallel-size", w.size(Axis::pipeline));
   if (plan.sequence_parallel) w.flag("--sequence-parallel");
   mesh_order(w);
-  if (w.model().architecture != Architecture::decoder || w.model().counted) {
-    w.refuse("", "architecture",
-             "the export has no flags for BERT, vision transformers or models that are only counted",
-             {fmt::format("{} is none of the decoders that it knows.", w.model().name)});
-  }
   if (!plan.placement.empty()) {
     w.refuse("mesh.placement", "placement", "Megatron-LM has no flag for the placement of ranks",
              {"It puts rank i on device i.  Order the launcher's hosts instead, and leave the placement out."});
+  }
+  if (plan.loss_chunks > 1) {
+    w.refuse("plan.loss_chunks", "loss-chunks", "Megatron-LM makes the loss in one piece", {"Leave out loss_chunks."});
   }
   if (plan.collective_algorithm) {
     w.refuse("plan.collective_algorithm", "algorithm", "Megatron-LM has no flag for the algorithm of collectives",

@@ -137,6 +137,11 @@ void mixture(FlagWriter& w) {
 
 void write_megatron_model(FlagWriter& w) {
   const ModelSpec& m = w.model();
+  if (m.architecture != Architecture::decoder || m.counted) {
+    w.refuse("", "architecture",
+             "the export has no flags for BERT, vision transformers or models that are only counted",
+             {fmt::format("{} is none of the decoders that it knows.", m.name)});
+  }
   w.flag("--num-layers", m.layers);
   w.flag("--hidden-size", m.hidden);
   w.flag("--ffn-hidden-size", m.ffn);

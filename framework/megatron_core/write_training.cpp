@@ -41,34 +41,8 @@ void learning_rate(FlagWriter& w) {
   w.flag("--min-lr", w.workload().optimizer.learning_rate * s.minimum_ratio);
 }
 
-/// Types of moments, and states in host memory, which both need the optimizer that knows of types. Masters stay whole.
-void states(FlagWriter& w) {
-  const Workload& x = w.workload();
-  if (!x.master_weights) {
-    w.refuse("workload.master_weights", "precision", "Megatron-LM keeps fp32 copies of the weights",
-             {"Leave out master_weights."});
-    return;
-  }
-  const DType first = moment_dtype(x, 0), second = moment_dtype(x, 1);
-  const bool narrow = first != state_dtype(x) || second != state_dtype(x);
-  const bool away = w.plan().offload_states.value_or(0) > 0;
-  if (!narrow && !away) return;
-  if (x.optimizer.kind != OptimizerKind::adam || w.plan().zero_stage != 1) {
-    w.refuse("workload.moment_dtype", "optimizer",
-             "Megatron-LM keeps narrow or offloaded states with Adam's distributed optimizer alone",
-             {"Use adam and zero_stage 1, or leave out moment_dtype and offload_states."});
-    return;
-  }
-  w.flag("--use-precision-aware-optimizer");
-  w.flag("--no-store-param-remainders");
-  if (!narrow) return;
-  w.flag("--exp-avg-dtype", first == DType::bf16 ? "bf16" : "fp8");
-  w.flag("--exp-avg-sq-dtype", second == DType::bf16 ? "bf16" : "fp16");
-}
-
 void optimizer(FlagWriter& w) {
   const Optimizer& o = w.workload().optimizer;
-  states(w);
   switch (o.kind) {
     case OptimizerKind::adam:
       w.flag("--optimizer", "adam");
@@ -88,10 +62,6 @@ void optimizer(FlagWriter& w) {
                  {fmt::format("weight_decay is {}; here it is decoupled from momentum.", o.weight_decay),
                   "Set weight_decay to 0, or use adam."});
       }
-      if (w.plan().zero_stage > 0) {
-        w.refuse("plan.zero_stage", "optimizer", "Megatron-LM's distributed optimizer is Adam only",
-                 {"Set zero_stage to 0, or use adam."});
-      }
       w.flag("--optimizer", "sgd");
       w.flag("--sgd-momentum", o.momentum);
       break;
@@ -105,7 +75,34 @@ void optimizer(FlagWriter& w) {
 
 }  // namespace
 
+void write_megatron_states(FlagWriter& w) {
+  const Workload& x = w.workload();
+  if (x.optimizer.kind == OptimizerKind::sgd && w.plan().zero_stage > 0) {
+    w.refuse("plan.zero_stage", "optimizer", "Megatron-LM's distributed optimizer is Adam only",
+             {"Set zero_stage to 0, or use adam."});
+  }
+  const DType first = moment_dtype(x, 0), second = moment_dtype(x, 1);
+  const bool narrow = first != state_dtype(x) || second != state_dtype(x);
+  const bool away = w.plan().offload_states.value_or(0) > 0;
+  if (!narrow && !away) return;
+  if (x.optimizer.kind != OptimizerKind::adam || w.plan().zero_stage != 1) {
+    w.refuse("workload.moment_dtype", "optimizer",
+             "Megatron-LM keeps narrow or offloaded states with Adam's distributed optimizer alone",
+             {"Use adam and zero_stage 1, or leave out moment_dtype and offload_states."});
+    return;
+  }
+  w.flag("--use-precision-aware-optimizer");
+  w.flag("--no-store-param-remainders");
+  if (!narrow) return;
+  w.flag("--exp-avg-dtype", first == DType::bf16 ? "bf16" : "fp8");
+  w.flag("--exp-avg-sq-dtype", second == DType::bf16 ? "bf16" : "fp16");
+}
+
 void write_megatron_training(FlagWriter& w) {
+  if (!w.workload().master_weights) {
+    w.refuse("workload.master_weights", "precision", "Megatron-LM is written with fp32 copies of the weights",
+             {"Leave out master_weights."});
+  }
   precision(w);
   optimizer(w);
 }

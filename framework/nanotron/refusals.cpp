@@ -2,10 +2,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
 #include "core/plan/plan_names.hpp"
 #include "core/spec/spec_files.hpp"
+#include "framework/launch/plan_refusals.hpp"
 #include "framework/nanotron/stages.hpp"
 #include "framework/nanotron/writing.hpp"
 
@@ -16,15 +16,12 @@ namespace {
 
 class Refusals {
  public:
-  Refusals(const PlannedRun& run, Diagnostics& out)
-      : plan_(run.plan), model_(run.model), workload_(run.workload), out_(out) {}
+  Refusals(const PlannedRun& run, Diagnostics& out) : run_(run), plan_(run.plan), model_(run.model), out_(out) {}
 
   void find() {
-    model();
     mesh();
     pipeline();
     memory();
-    numbers();
   }
 
  private:
@@ -32,33 +29,6 @@ class Refusals {
     out_.error(plan_.origin, key, std::string("export.") + code, std::move(message), std::move(details));
   }
   [[nodiscard]] std::uint32_t size(Axis a) const { return plan_.mesh.size(a); }
-
-  void model() {
-    const ModelSpec& m = model_;
-    const auto none = [&](bool has, const char* what) {
-      if (has) refuse("model", "model", fmt::format("nanotron has no models with {}", what), {});
-    };
-    none(m.architecture != Architecture::decoder || m.latent || m.counted, "layers but of plain causal decoders");
-    none(m.mixture.has_value(), "experts that ranks share");
-    none(m.norm != Norm::rms_norm || !m.norm_weight || m.embedding_norm || m.branch_norms != BranchNorms::before,
-         "norms but RMSNorm before each branch");
-    none(!is_gated(m.activation), "activations without a gate");
-    none(m.positions != PositionEncoding::rotary || m.rotary_dim > 0, "positions but rotary ones of whole heads");
-    none(m.biases != Biases{} && m.biases != Biases{true, false, false, false},
-         "biases but of queries, keys and values");
-    none(m.head_dim * m.heads != m.hidden, "heads that are wider or narrower than the stream's share");
-    none(m.query_key_norm != QueryKeyNorm::none || m.sinks || m.attention_scale > 0.0 || m.attention_softcap > 0.0,
-         "norms, sinks, scales or caps of scores");
-    none(m.parallel != ParallelBranches::none || m.prediction_modules > 0, "branches side by side, or further heads");
-    none(m.qkv_clip > 0.0 || m.gate_limit > 0.0 || m.logit_softcap > 0.0 || m.embedding_scale != 1.0 ||
-             m.residual_scale != 1.0 || m.logit_scale != 1.0,
-         "scaled or clipped values");
-    const bool patterned = !m.unrotated.layers.empty() || (m.unrotated.every > 0 && m.layers % m.unrotated.every != 0);
-    none(patterned, "unrotated layers but one in every so many");
-    none(m.local && (m.local->span != LocalAttention::Span::window || m.local->global != m.unrotated ||
-                     m.local->rope_theta > 0.0),
-         "layers that see near keys, but by one window in all rotated layers");
-  }
 
   void mesh() {
     if (plan_.tensor != TensorAlgorithm::one_d) {
@@ -75,20 +45,14 @@ class Refusals {
       refuse("mesh." + name, "mesh-order", fmt::format("nanotron has no axis {}", name),
              {fmt::format("Set {} to 1, and data to the product of both.", name)});
     }
-    constexpr std::array order{Axis::pipeline, Axis::data, Axis::context, Axis::tensor};
-    std::size_t at = 0;
-    for (const MeshAxis& a : plan_.mesh.axes) {
-      const auto found = std::find(order.begin(), order.end(), a.axis);
-      if (a.size == 1 || found == order.end()) continue;
-      const auto place = static_cast<std::size_t>(found - order.begin());
-      if (place < at) {
-        refuse("mesh.order", "mesh-order", "nanotron has one order of ranks",
-               {"It is pipeline, data, context, tensor, outermost first."});
-        break;
-      }
-      at = place;
+    if (!nanotron_order(run_)) {
+      refuse("mesh.order", "mesh-order", "nanotron has one order of ranks",
+             {"It is pipeline, data, context, tensor, outermost first."});
     }
     if (size(Axis::context) > 1) context();
+    if (plan_.loss_chunks > 1) {
+      refuse("plan.loss_chunks", "loss-chunks", "nanotron makes the loss in one piece", {"Leave out loss_chunks."});
+    }
     if (plan_.collective_algorithm) {
       refuse("plan.collective_algorithm", "algorithm", "nanotron has no key for the algorithm of collectives",
              {"The communication library chooses it; leave the override out."});
@@ -107,14 +71,13 @@ class Refusals {
   }
 
   void pipeline() {
-    if (size(Axis::pipeline) == 1) return;
     if (plan_.schedule != ScheduleName::gpipe && plan_.schedule != ScheduleName::one_f_one_b) {
       refuse("plan.schedule", "schedule", fmt::format("nanotron has no schedule {}", name_of(plan_.schedule)),
              {"It has gpipe and 1f1b."});
       return;
     }
+    if (nanotron_stages(run_)) return;
     const auto own = nanotron_stage_layers(model_, size(Axis::pipeline));
-    if (own == plan_.stage_layers) return;
     refuse("plan.stage_layers", "layers", "nanotron shares layers out by their cost",
            {fmt::format("stage_layers is [{}].", fmt::join(*plan_.stage_layers, ", ")),
             own ? fmt::format("Set it to [{}].", fmt::join(*own, ", "))
@@ -149,38 +112,71 @@ class Refusals {
     }
   }
 
-  void numbers() {
-    const bool half = workload_.precision == Precision::bf16;
-    if (!half && workload_.precision != Precision::fp32) {
-      refuse("workload.precision", "precision", "nanotron trains in bf16 or fp32", {"Set precision to bf16."});
-    }
-    if (half && (gradient_dtype(workload_) == DType::f32) != workload_.master_weights) {
-      refuse("workload.gradient_dtype", "gradients",
-             "nanotron keeps weights in f32 only where it sums gradients in f32", {"Leave out gradient_dtype."});
-    }
-    if (workload_.optimizer.kind != OptimizerKind::adam) {
-      refuse("workload.optimizer", "optimizer",
-             fmt::format("nanotron has no {} as it is here", name_of(workload_.optimizer.kind)), {"Use adam."});
-    }
-    if (moment_dtype(workload_) != state_dtype(workload_)) {
-      refuse("workload.moment_dtype", "optimizer", "nanotron keeps moments in the type of the weights that are updated",
-             {"Leave out moment_dtype."});
-    }
-    if (workload_.hidden_dropout > 0.0 || workload_.attention_dropout > 0.0) {
-      refuse("workload.dropout", "model", "these models of nanotron have no dropout", {"Set dropout to 0."});
-    }
-  }
-
+  const PlannedRun& run_;
   const Plan& plan_;
   const ModelSpec& model_;
-  const Workload& workload_;
   Diagnostics& out_;
 };
 
 }  // namespace
 
+bool nanotron_order(const PlannedRun& run) {
+  return stand_in_order(run.plan.mesh, {Axis::pipeline, Axis::data, Axis::context, Axis::tensor});
+}
+
+bool nanotron_stages(const PlannedRun& run) {
+  const std::uint32_t ranks = run.plan.mesh.size(Axis::pipeline);
+  if (ranks == 1) return true;
+  const auto own = nanotron_stage_layers(run.model, ranks);
+  return own && (!run.plan.stage_layers || run.plan.stage_layers == own);
+}
+
+void close_nanotron_stages(PlannedRun& run) {
+  const std::uint32_t ranks = run.plan.mesh.size(Axis::pipeline);
+  if (ranks > 1 && !run.plan.stage_layers) run.plan.stage_layers = nanotron_stage_layers(run.model, ranks);
+}
+
+void check_nanotron_model(const ModelSpec& m, const Workload& w, Diagnostics& out) {
+  ModelRefusals no(w, "nanotron", out);
+  const auto none = [&](bool has, const char* what) {
+    if (has) no.refuse("model", "model", fmt::format("nanotron has no models with {}", what), {});
+  };
+  none(m.architecture != Architecture::decoder || m.latent || m.counted, "layers but of plain causal decoders");
+  none(m.mixture.has_value(), "experts that ranks share");
+  none(m.norm != Norm::rms_norm || !m.norm_weight || m.embedding_norm || m.branch_norms != BranchNorms::before,
+       "norms but RMSNorm before each branch");
+  none(!is_gated(m.activation), "activations without a gate");
+  none(m.positions != PositionEncoding::rotary || m.rotary_dim > 0, "positions but rotary ones of whole heads");
+  none(m.biases != Biases{} && m.biases != Biases{true, false, false, false}, "biases but of queries, keys and values");
+  none(m.head_dim * m.heads != m.hidden, "heads that are wider or narrower than the stream's share");
+  none(m.query_key_norm != QueryKeyNorm::none || m.sinks || m.attention_scale > 0.0 || m.attention_softcap > 0.0,
+       "norms, sinks, scales or caps of scores");
+  none(m.parallel != ParallelBranches::none || m.prediction_modules > 0, "branches side by side, or further heads");
+  none(m.qkv_clip > 0.0 || m.gate_limit > 0.0 || m.logit_softcap > 0.0 || m.embedding_scale != 1.0 ||
+           m.residual_scale != 1.0 || m.logit_scale != 1.0,
+       "scaled or clipped values");
+  const bool patterned = !m.unrotated.layers.empty() || (m.unrotated.every > 0 && m.layers % m.unrotated.every != 0);
+  none(patterned, "unrotated layers but one in every so many");
+  none(m.local && (m.local->span != LocalAttention::Span::window || m.local->global != m.unrotated ||
+                   m.local->rope_theta > 0.0),
+       "layers that see near keys, but by one window in all rotated layers");
+  const bool half = w.precision == Precision::bf16;
+  no.precisions({Precision::bf16, Precision::fp32});
+  if (half && gradient_dtype(w) != DType::f32) {
+    no.refuse("workload.gradient_dtype", "gradients",
+              "nanotron keeps weights in f32 only where it sums gradients in f32", {"Leave out gradient_dtype."});
+  }
+  if (w.optimizer.kind != OptimizerKind::adam) {
+    no.refuse("workload.optimizer", "optimizer",
+              fmt::format("nanotron has no {} as it is here", name_of(w.optimizer.kind)), {"Use adam."});
+  }
+  no.usual_moments();
+  no.no_dropout();
+}
+
 bool nanotron_can_say(const PlannedRun& run, Diagnostics& out) {
   const std::size_t before = out.size();
+  check_nanotron_model(run.model, run.workload, out);
   Refusals(run, out).find();
   return out.size() == before;
 }

@@ -11,10 +11,14 @@ Framework nanotron() {
           .title = "nanotron",
           .software = "",
           .abilities =
-              "tensor=1d replica=1 expert=1 zero=0,1 context=all_gather,ring zigzag=off inner_ring=0 "
+              "loss_chunks=1 tensor=1d replica=1 expert=1 zero=0,1 context=all_gather,ring zigzag=off inner_ring=0 "
               "schedule=gpipe,1f1b recompute=none,full recompute_layers=0 offload=off attention=flash "
               "overlap_gradients=on",
-          .rules = {{"zero=1", "context=1", "nanotron shards states along data alone"}},
+          .rules = {{"zero=1", "context=1", "nanotron shards states along data alone"},
+                    {"", "", "ranks stand in the order pipeline, data, context, tensor", "mesh.order", nanotron_order},
+                    {"", "", "nanotron shares layers out by their cost", "plan.stage_layers", nanotron_stages}},
+          .close = close_nanotron_stages,
+          .check_model = check_nanotron_model,
           .abilities_source = "huggingface/nanotron@2411b022, src/nanotron/config/parallelism_config.py",
           .formats = {{"nanotron-yaml", "a nanotron configuration", LaunchSyntax::yaml, is_nanotron_yaml,
                        read_nanotron_yaml}},

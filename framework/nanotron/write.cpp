@@ -108,7 +108,7 @@ class Writer {
     line(1, "zero_stage", shard_axes_of(plan_).empty() ? 0 : plan_.zero_stage);
     line(1, "weight_decay", real(o.weight_decay));
     line(1, "clip_grad", workload_.clip_norm ? real(*workload_.clip_norm) : "null");
-    line(1, "accumulate_grad_in_fp32", workload_.master_weights);
+    line(1, "accumulate_grad_in_fp32", true);
     table(1, "optimizer_factory");
     line(2, "name", "adamW");
     line(2, "adam_beta1", real(o.beta1));

@@ -69,9 +69,9 @@ std::string lowered(std::string_view text) {
 
 const std::vector<TitanModel>& titan_models() {
   static const std::vector<TitanModel> models{
-      {"llama3", "8B", "llama-3.1-8b"},
-      {"llama3", "70B", "llama-3.1-70b"},
-      {"llama3", "405B", "llama-3.1-405b"},
+      {"llama3", "8B", "llama-3.1-8b", nullptr, "llama-3-8b"},
+      {"llama3", "70B", "llama-3.1-70b", nullptr, "llama-3-70b"},
+      {"llama3", "405B", "llama-3.1-405b", nullptr, "llama-3-405b"},
       {"llama3", "debugmodel", "llama-3.1-8b", llama3_debug},
       {"deepseek_v3", "16B", "deepseek-v2-lite"},
       {"deepseek_v3", "236B", "deepseek-v2"},
@@ -113,7 +113,8 @@ const TitanModel* titan_model_named(std::string_view name, std::string_view flav
 const TitanModel* titan_model_of(std::string_view spec_name) {
   const auto& all = titan_models();
   const auto at = std::find_if(all.begin(), all.end(), [&](const TitanModel& m) {
-    return m.shape == nullptr ? m.shipped == spec_name : own_name(m) == spec_name;
+    return m.shape == nullptr ? m.shipped == spec_name || (!m.unstretched.empty() && m.unstretched == spec_name)
+                              : own_name(m) == spec_name;
   });
   return at == all.end() ? nullptr : &*at;
 }

@@ -17,6 +17,8 @@ struct TitanModel {
   std::string_view shipped;  ///< "llama-3.1-8b"; of models with a shape of their own, the nearest
   /// Makes the shape out of the shipped one; null where they are equal.
   void (*shape)(ModelSpec&) = nullptr;
+  /// A shipped model that differs from it in the stretch of rotary angles alone, which changes no step and no memory.
+  std::string_view unstretched = {};
 };
 
 /// All that plans can describe.

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "core/plan/plan_names.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/spec/spec_files.hpp"
+#include "framework/launch/plan_refusals.hpp"
 #include "framework/torchtitan/models.hpp"
 #include "framework/torchtitan/stages.hpp"
 #include "framework/torchtitan/writing.hpp"
@@ -15,6 +15,10 @@
 
 namespace orrery {
 namespace {
+
+// Scores of these models' layers are not made in parts.
+bool has_context(const TitanModel& m) { return m.name != "deepseek_v3" && m.name != "gpt_oss"; }
+bool has_pipeline(const TitanModel& m, const ModelSpec& spec) { return m.name != "gpt_oss" && !spec.tied_embeddings; }
 
 class Refusals {
  public:
@@ -36,24 +40,15 @@ class Refusals {
   [[nodiscard]] std::uint32_t size(Axis a) const { return plan_.mesh.size(a); }
   [[nodiscard]] bool shards() const { return !shard_axes_of(plan_).empty(); }
 
+  /// What goes with no plan of this model alone.
   void model() {
     const TitanModel* known = titan_model_of(model_.name);
-    if (known == nullptr) {
-      std::string all;
-      for (const TitanModel& m : titan_models()) {
-        if (m.shape == nullptr) all += fmt::format("{}{}", all.empty() ? "" : ", ", m.shipped);
-      }
-      refuse("model", "model", fmt::format("torchtitan has no model {}", model_.name),
-             {fmt::format("It has: {}.", all)});
-      return;
-    }
-    const bool gathers_scores = known->name == "deepseek_v3" || known->name == "gpt_oss";
-    if (gathers_scores && size(Axis::context) > 1) {
+    if (known == nullptr) return;
+    if (!has_context(*known) && size(Axis::context) > 1) {
       refuse("mesh.context", "context", fmt::format("torchtitan's {} has no context axis", known->name),
              {"Set context to 1, and data to the product of both."});
     }
-    const bool whole = known->name == "gpt_oss" || model_.tied_embeddings;
-    if (whole && size(Axis::pipeline) > 1) {
+    if (!has_pipeline(*known, model_) && size(Axis::pipeline) > 1) {
       refuse("mesh.pipeline", "model", fmt::format("torchtitan's {} {} has no pipeline", known->name, known->flavor),
              {"Set pipeline to 1."});
     }
@@ -68,24 +63,18 @@ class Refusals {
       refuse("mesh.placement", "placement", "torchtitan has no key for the placement of ranks",
              {"It puts rank i on device i. Order the launcher's hosts instead, and leave the placement out."});
     }
-    constexpr std::array order{Axis::pipeline, Axis::replica, Axis::data, Axis::expert, Axis::context, Axis::tensor};
-    std::size_t at = 0;
-    for (const MeshAxis& a : plan_.mesh.axes) {
-      const auto found = std::find(order.begin(), order.end(), a.axis);
-      if (a.size == 1 || found == order.end()) continue;
-      const auto place = static_cast<std::size_t>(found - order.begin());
-      if (place < at) {
-        refuse("mesh.order", "mesh-order", "torchtitan has one order of ranks",
-               {"It is pipeline, replica, data, expert, context, tensor, outermost first."});
-        break;
-      }
-      at = place;
+    if (!torchtitan_order(run_)) {
+      refuse("mesh.order", "mesh-order", "torchtitan has one order of ranks",
+             {"It is pipeline, replica, data, expert, context, tensor, outermost first."});
     }
     if (size(Axis::tensor) > 1 && !plan_.sequence_parallel) {
       refuse("plan.sequence_parallel", "sequence-parallel", "torchtitan splits sequences wherever it splits tensors",
              {"Set sequence_parallel to true."});
     }
     if (size(Axis::context) > 1) context();
+    if (plan_.loss_chunks > 1) {
+      refuse("plan.loss_chunks", "loss-chunks", "torchtitan makes the loss in one piece", {"Leave out loss_chunks."});
+    }
     if (plan_.collective_algorithm) {
       refuse("plan.collective_algorithm", "algorithm", "torchtitan has no key for the algorithm of collectives",
              {"The communication library chooses it; leave the override out."});
@@ -111,6 +100,7 @@ class Refusals {
   }
 
   void pipeline() {
+    PlanRefusals(run_, "torchtitan", out_).no_order_alone();
     if (size(Axis::pipeline) == 1) return;
     switch (plan_.schedule) {
       case ScheduleName::gpipe:
@@ -185,42 +175,10 @@ class Refusals {
   [[nodiscard]] bool shared() const { return shards() || size(Axis::replica) > 1; }
 
   void numbers() {
-    switch (workload_.precision) {
-      case Precision::fp32: break;
-      case Precision::bf16:
-      case Precision::fp8:
-        if (!shards() && (size(Axis::pipeline) > 1 || size(Axis::tensor) > 1)) {
-          refuse("workload.precision", "precision", "torchtitan trains in fp32 unless ranks shard weights",
-                 {"Set data to 2 or more, with zero_stage 3, or precision to fp32."});
-        }
-        if (workload_.master_weights && gradient_dtype(workload_) != DType::f32) {
-          refuse("workload.gradient_dtype", "gradients", "torchtitan sums gradients in f32",
-                 {"Leave out gradient_dtype."});
-        }
-        break;
-      case Precision::fp64:
-      case Precision::fp16:
-        refuse("workload.precision", "precision", "torchtitan trains in fp32, bf16 or fp8", {"Set precision to bf16."});
-        break;
-    }
-    if (workload_.optimizer.kind != OptimizerKind::adam) {
-      refuse("workload.optimizer", "optimizer", fmt::format("torchtitan has no {}", name_of(workload_.optimizer.kind)),
-             {"Use adam."});
-    }
-    if (moment_dtype(workload_) != state_dtype(workload_)) {
-      refuse("workload.moment_dtype", "optimizer", "torchtitan keeps moments in the type of the weights",
-             {"Leave out moment_dtype."});
-    }
-    if (workload_.hidden_dropout > 0.0 || workload_.attention_dropout > 0.0) {
-      refuse("workload.dropout", "model", "torchtitan's models have no dropout", {"Set dropout to 0."});
-    }
-    if (model_.mixture && workload_.routing.capacity) {
-      refuse("workload.routing.capacity", "routing", "torchtitan drops no tokens", {"Leave out capacity."});
-    }
-    if (model_.mixture && workload_.routing.auxiliary_loss > 0.0) {
-      refuse("workload.routing.auxiliary_loss", "routing", "torchtitan balances experts by a bias of their scores",
-             {"Set auxiliary_loss to 0."});
-    }
+    if (workload_.precision == Precision::fp32 || shards()) return;
+    if (size(Axis::pipeline) == 1 && size(Axis::tensor) == 1) return;
+    refuse("workload.precision", "precision", "torchtitan trains in fp32 unless ranks shard weights",
+           {"Set data to 2 or more, with zero_stage 3, or precision to fp32."});
   }
 
   const PlannedRun& run_;
@@ -232,8 +190,52 @@ class Refusals {
 
 }  // namespace
 
+void check_torchtitan_model(const ModelSpec& m, const Workload& w, Diagnostics& out) {
+  ModelRefusals no(w, "torchtitan", out);
+  if (titan_model_of(m.name) == nullptr) {
+    std::string all;
+    for (const TitanModel& known : titan_models()) {
+      if (known.shape == nullptr) all += fmt::format("{}{}", all.empty() ? "" : ", ", known.shipped);
+    }
+    no.refuse("model", "model", fmt::format("torchtitan has no model {}", m.name), {fmt::format("It has: {}.", all)});
+  }
+  no.precisions({Precision::fp32, Precision::bf16, Precision::fp8});
+  if (w.precision != Precision::fp16 && gradient_dtype(w) != DType::f32) {
+    no.refuse("workload.gradient_dtype", "gradients", "torchtitan sums gradients in f32",
+              {"Leave out gradient_dtype."});
+  }
+  if (w.optimizer.kind != OptimizerKind::adam) {
+    no.refuse("workload.optimizer", "optimizer", fmt::format("torchtitan has no {}", name_of(w.optimizer.kind)),
+              {"Use adam."});
+  }
+  no.usual_moments();
+  no.no_dropout();
+  if (m.mixture && w.routing.capacity) {
+    no.refuse("workload.routing.capacity", "routing", "torchtitan drops no tokens", {"Leave out capacity."});
+  }
+  if (m.mixture && w.routing.auxiliary_loss > 0.0) {
+    no.refuse("workload.routing.auxiliary_loss", "routing", "torchtitan balances experts by a bias of their scores",
+              {"Set auxiliary_loss to 0."});
+  }
+}
+
+std::vector<AbilityRule> torchtitan_rules(const ModelSpec& m, const Workload&) {
+  std::vector<AbilityRule> out;
+  const TitanModel* known = titan_model_of(m.name);
+  if (known == nullptr) return out;
+  if (!has_context(*known)) out.push_back({"", "context=1", "this model has no context axis there"});
+  if (!has_pipeline(*known, m)) out.push_back({"", "pipeline=1", "this model has no pipeline there"});
+  return out;
+}
+
+bool torchtitan_order(const PlannedRun& run) {
+  using enum Axis;
+  return stand_in_order(run.plan.mesh, {pipeline, replica, data, expert, context, tensor});
+}
+
 bool torchtitan_can_say(const PlannedRun& run, Diagnostics& out) {
   const std::size_t before = out.size();
+  check_torchtitan_model(run.model, run.workload, out);
   Refusals(run, out).find();
   return out.size() == before;
 }

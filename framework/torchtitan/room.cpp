@@ -1,5 +1,3 @@
-#include <string>
-
 #include "framework/rooms.hpp"
 #include "framework/torchtitan/reading.hpp"
 #include "framework/torchtitan/writing.hpp"
@@ -7,38 +5,29 @@
 // torchtitan: FSDP2 with tensor, context, pipeline and expert parallelism, launched with a TOML file and torchrun.
 
 namespace orrery {
-namespace {
-
-/// "expert=2,3,4,..": any size but one.
-const std::string& several_expert_ranks() {
-  static const std::string text = [] {
-    constexpr int most = 512;  // experts of the largest models
-    std::string out = "expert=2";
-    for (int n = 3; n <= most; ++n) out += "," + std::to_string(n);
-    return out;
-  }();
-  return text;
-}
-
-}  // namespace
-
 Framework torchtitan() {
-  return {.name = "torchtitan",
-          .title = "torchtitan",
-          .software = "torchtitan",
-          .abilities =
-              "tensor=1d sequence_parallel=on zero=3 prefetch=1 parameter_chunk=none context=all_gather,ring "
-              "zigzag=on inner_ring=0 schedule=gpipe,1f1b,interleaved,breadth-first,zb-v,dualpipe-v "
-              "recompute=none,full recompute_layers=0 offload=off attention=flash overlap_gradients=on",
-          .rules = {{several_expert_ranks(), "context=1", "expert ranks come from context ranks first"},
-                    {"data=1 context=1 expert=1", "pipeline=1 tensor=1",
-                     "mixed precision and replicas beside other axes need FSDP"}},
-          .abilities_source = "pytorch/torchtitan@73a0e6979 (v0.2.2), torchtitan/config/job_config.py",
-          .formats = {{"torchtitan-toml", "a torchtitan configuration", LaunchSyntax::toml, is_torchtitan_toml,
-                       read_torchtitan_toml},
-                      {"torchtitan-flags", "a command line of torchtitan", LaunchSyntax::flags, is_torchtitan_flags,
-                       read_torchtitan_flags}},
-          .writings = {{"torchtitan", "a torchtitan configuration", write_torchtitan}}};
+  return {
+      .name = "torchtitan",
+      .title = "torchtitan",
+      .software = "torchtitan",
+      .abilities =
+          "loss_chunks=1 tensor=1d sequence_parallel=on zero=3 prefetch=1 parameter_chunk=none context=all_gather,ring "
+          "zigzag=on inner_ring=0 schedule=gpipe,1f1b,interleaved,breadth-first,zb-v,dualpipe-v "
+          "recompute=none,full recompute_layers=0 offload=off attention=flash overlap_gradients=on",
+      .rules = {{"pipeline=1", "schedule=1f1b chunks=1", "without a pipeline microbatches follow each other"},
+                {"expert=!1", "context=1", "expert ranks come from context ranks first"},
+                {"data=1 context=1 expert=1", "pipeline=1 tensor=1",
+                 "mixed precision and replicas beside other axes need FSDP"},
+                {"", "", "ranks stand in the order pipeline, replica, data, expert, context, tensor", "mesh.order",
+                 torchtitan_order}},
+      .rules_for = torchtitan_rules,
+      .check_model = check_torchtitan_model,
+      .abilities_source = "pytorch/torchtitan@73a0e6979 (v0.2.2), torchtitan/config/job_config.py",
+      .formats = {{"torchtitan-toml", "a torchtitan configuration", LaunchSyntax::toml, is_torchtitan_toml,
+                   read_torchtitan_toml},
+                  {"torchtitan-flags", "a command line of torchtitan", LaunchSyntax::flags, is_torchtitan_flags,
+                   read_torchtitan_flags}},
+      .writings = {{"torchtitan", "a torchtitan configuration", write_torchtitan}}};
 }
 
 }  // namespace orrery

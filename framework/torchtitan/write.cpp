@@ -36,6 +36,11 @@ class Writer {
         "#   torchrun --nnodes={} --nproc_per_node={} --rdzv_backend=c10d --rdzv_endpoint=$HEAD_NODE:29500 \\\n"
         "#     -m torchtitan.train --job.config_file run.toml\n",
         plan_.name.empty() ? "A plan" : plan_.name, world, (world + per_node - 1) / per_node, per_node);
+    if (const TitanModel& known = *titan_model_of(run_.model.name); known.unstretched == run_.model.name) {
+      head_ += fmt::format(
+          "# The flavor {} stretches rotary angles as Llama-3.1 does, which {} does not; step and memory are equal.\n",
+          known.flavor, run_.model.name);
+    }
     if (plan_.schedule == ScheduleName::custom && size(Axis::pipeline) > 1) {
       head_ += "# with these lines, without what stands in front of the first cell, in the file schedule.csv:\n";
       const std::string csv = write_schedule_csv({plan_.order_placement, plan_.chunks, 1, plan_.order});
@@ -73,7 +78,6 @@ class Writer {
     out_.raw("max_norm", workload_.clip_norm ? fmt::format("{}", *workload_.clip_norm) : "inf");
     constexpr std::uint64_t usual_steps = 1000;
     out_.whole("steps", s.kind == ScheduleKind::constant ? s.warmup_steps + usual_steps : s.total_steps);
-    if (!workload_.master_weights) out_.text("dtype", "bfloat16");
     out_.text("mixed_precision_param", workload_.precision == Precision::fp32 ? "float32" : "bfloat16");
     out_.table("optimizer").text("name", "AdamW").number("lr", o.learning_rate).number("beta1", o.beta1);
     out_.number("beta2", o.beta2).number("eps", o.epsilon).number("weight_decay", o.weight_decay);

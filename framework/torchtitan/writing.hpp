@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/plan/plan.hpp"
+#include "framework/framework.hpp"
 
 namespace orrery {
 
@@ -16,6 +17,11 @@ namespace orrery {
 /// export.placement  export.precision  export.recompute  export.routing  export.schedule  export.sequence-parallel
 /// export.tensor  export.zero
 [[nodiscard]] std::optional<std::string> write_torchtitan(const PlannedRun&, Diagnostics&);
+
+/// What torchtitan cannot train, the rules of a model (framework/framework.hpp), and whether ranks stand in its order.
+void check_torchtitan_model(const ModelSpec&, const Workload&, Diagnostics&);
+[[nodiscard]] std::vector<AbilityRule> torchtitan_rules(const ModelSpec&, const Workload&);
+[[nodiscard]] bool torchtitan_order(const PlannedRun&);
 
 /// Adds a diagnostic for each reason why torchtitan cannot launch the plan, and returns whether there is none.
 [[nodiscard]] bool torchtitan_can_say(const PlannedRun&, Diagnostics&);

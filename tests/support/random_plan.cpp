@@ -566,8 +566,8 @@ std::string describe(const PlannedRun& run) {
              p.mesh.size(Axis::context) > 1 ? fmt::format("{}/{}", name_of(p.context), p.inner_ring) : "no-context",
              p.zigzag ? "zigzag" : "in-order", p.sequence_parallel ? "sp" : "no-sp", name_of(w.optimizer.kind),
              w.optimizer.momentum, w.clip_norm.value_or(0.0), w.hidden_dropout, w.attention_dropout,
-              w.master_weights ? "" : " no masters", name_of(gradient_dtype(w)), name_of(moment_dtype(w)), w.seed,
-              p.placement.empty() ? "" : " placed") +
+             w.master_weights ? "" : " no masters", name_of(gradient_dtype(w)), name_of(moment_dtype(w)), w.seed,
+             p.placement.empty() ? "" : " placed") +
          (p.parameter_chunk > Bytes() ? fmt::format(" chunk {}", p.parameter_chunk->base()) : "") +
          (p.loss_chunks > 1 ? fmt::format(" loss in {}", p.loss_chunks) : "") + experts;
 }
