@@ -83,7 +83,7 @@ bool Condition::holds(const PlannedRun& run, bool idle) const {
   const auto all = [&](const LimitedValues& asked, bool wanted) {
     return std::all_of(asked.begin(), asked.end(), [&](const LimitedValues::value_type& entry) {
       const Dimension& d = dimension(entry.first);
-      if (!applies(d, run)) return idle;
+      if (d.kind != DimensionKind::axis && !applies(d, run)) return idle;  // an axis that does not apply has one rank
       const auto& values = entry.second;
       return (std::find(values.begin(), values.end(), d.get(run)) != values.end()) == wanted;
     });

@@ -61,14 +61,15 @@ TEST_CASE("axolotl's FSDP is ZeRO-3, and its batch is micro x accumulation x ran
   CHECK_FALSE(l.run->has(LaunchNote::Kind::not_expressible));
 }
 
-TEST_CASE("axolotl keeps weights in bf16 alone under DDP, which a plan cannot say", "[framework][axolotl]") {
+TEST_CASE("axolotl keeps weights in bf16 alone under DDP", "[framework][axolotl]") {
   const Launched l = read("base_model: meta-llama/Llama-3.2-1B\nsequence_len: 1024\nbf16: auto\n", 2);
   INFO(render(l.diagnostics));
   REQUIRE(l.run);
   CHECK(l.run->run.plan.zero_stage == 0);
   CHECK(l.run->run.workload.moment_dtype == DType::bf16);    // torch's AdamW keeps moments in the weights' type
   CHECK(l.run->run.workload.gradient_dtype == DType::bf16);  // and autograd gradients
-  CHECK(refused(l, "bf16"));
+  CHECK_FALSE(l.run->run.workload.master_weights);
+  CHECK_FALSE(refused(l, "bf16"));
   CHECK(l.note("sequence_len")->says.find("upper bound") != std::string::npos);  // nothing is packed
 }
 

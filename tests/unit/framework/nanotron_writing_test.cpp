@@ -137,7 +137,6 @@ TEST_CASE("nanotron refuses each thing that it cannot launch", "[framework][nano
 TEST_CASE("Plans within nanotron's abilities are never refused, split as it splits them", "[framework][nanotron]") {
   const Framework& room = *framework_named("nanotron");
   Diagnostics d;
-  const SearchLimits limits = limits_of(room.abilities, d);
   INFO(render(d));
   REQUIRE(d.empty());
   int within = 0, beyond = 0;
@@ -152,10 +151,7 @@ TEST_CASE("Plans within nanotron's abilities are never refused, split as it spli
     Diagnostics wrong;
     check(run.plan, run.model, run.workload, nullptr, wrong);
     if (!wrong.empty()) continue;
-    bool keeps = limits.allow(run);
-    for (const AbilityRule& rule : room.rules) {
-      keeps = keeps && (!limits_of(rule.when, d).allow(run) || limits_of(rule.then, d).allow(run));
-    }
+    const bool keeps = abilities_of(room, run.model, run.workload).allow(run);
     Diagnostics refused;
     const bool good = write_nanotron(run, refused).has_value();
     INFO(render(refused));

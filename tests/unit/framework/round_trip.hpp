@@ -15,14 +15,7 @@ namespace orrery {
 
 /// Whether a framework's abilities and rules allow a run.
 inline bool is_within(const Framework& f, const PlannedRun& run) {
-  Diagnostics d;
-  const auto holds = [&](std::string_view words) { return limits_of(words, d).allow(run); };
-  if (!holds(f.abilities)) return false;
-  for (const AbilityRule& rule : f.rules) {
-    if (holds(rule.when) && !holds(rule.then)) return false;
-  }
-  REQUIRE(d.empty());
-  return true;
+  return abilities_of(f, run.model, run.workload).allow(run);
 }
 
 /// Valid, resolved plans of a model over sizes and choices that multiply to some thousands.
@@ -75,7 +68,7 @@ inline void each_plan(const std::string& model, const std::vector<Axis>& order,
       p.recompute = Recompute::full;
       if (one_of({0, 1}) != 0) {
         p.recompute_layers.emplace();
-        for (std::uint32_t s = 0; s < stages; ++s) p.recompute_layers->push_back(s % 3 < layers[s] ? s % 3 : 0);
+        for (std::uint32_t s = 0; s < stages; ++s) p.recompute_layers->push_back(std::min(s % 3 + 1, layers[s]));
       }
     }
     p.stage_layers = layers;
