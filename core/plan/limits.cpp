@@ -58,6 +58,19 @@ std::vector<std::uint64_t> values_named(const Dimension& d, const std::vector<st
 
 }  // namespace
 
+std::string values_text(const Dimension& d, const std::vector<std::uint64_t>& values) {
+  std::string out;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::size_t last = i;
+    while (!is_named(d) && last + 1 < values.size() && values[last + 1] == values[last] + 1) ++last;
+    out += (out.empty() ? "" : ", ") + text_of(d, values[i]);
+    if (last < i + 2) continue;  // two values are no range
+    out += " to " + text_of(d, values[last]);
+    i = last;
+  }
+  return out;
+}
+
 bool is_searched(const Dimension& d) { return d.label != nullptr && (d.table() == "mesh" || d.table() == "plan"); }
 
 bool SearchLimits::allow(std::string_view key, std::uint64_t value) const {
@@ -67,6 +80,8 @@ bool SearchLimits::allow(std::string_view key, std::uint64_t value) const {
 
 bool SearchLimits::allow_one(const PlannedRun& run, const Dimension& d) const {
   if (!only.contains(d.key) || !is_searched(d) || !applies(d, run)) return true;
+  // What is left to Orrery is decided later.
+  if (is_named(d) && d.get(run) < d.names.size() && d.names[d.get(run)] == "auto") return true;
   // Without counts of their own layers are all recomputed, or none, whatever is said of counts.
   if (d.key == "plan.recompute_layers" && !run.plan.recompute_layers) return true;
   return allow(d.key, d.get(run));
@@ -80,12 +95,14 @@ bool SearchLimits::allow(const PlannedRun& run, Dimensions table) const {
 }
 
 bool LimitRule::holds(const PlannedRun& run) const {
-  const auto within = [&](const LimitedValues& values) {
-    const SearchLimits limits{values};
-    return std::all_of(values.begin(), values.end(),
-                       [&](const auto& entry) { return limits.allow(entry.first, dimension(entry.first).get(run)); });
+  const SearchLimits condition{when}, consequence{then};
+  const auto holds_for = [&](const auto& entry) {
+    return condition.allow(entry.first, dimension(entry.first).get(run));
   };
-  return !within(when) || within(then);
+  if (!std::all_of(when.begin(), when.end(), holds_for)) return true;
+  // As elsewhere, a value that does not apply is allowed: without context ranks nothing deals out a sequence.
+  return std::all_of(then.begin(), then.end(),
+                     [&](const auto& entry) { return consequence.allow_one(run, dimension(entry.first)); });
 }
 
 SearchLimits both(SearchLimits a, const SearchLimits& b) {

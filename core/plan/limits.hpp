@@ -27,7 +27,7 @@ struct SearchLimits {
   std::vector<LimitRule> rules = {};
 
   [[nodiscard]] bool allow(std::string_view key, std::uint64_t value) const;
-  /// Whether the run's value of a dimension is allowed, or does not apply.
+  /// Whether the run's value of a dimension is allowed, is "auto", or does not apply.
   [[nodiscard]] bool allow_one(const PlannedRun&, const Dimension&) const;
   /// Whether every dimension of the run has a value that is allowed.
   [[nodiscard]] bool allow(const PlannedRun&, Dimensions = dimensions()) const;
@@ -35,6 +35,9 @@ struct SearchLimits {
 
 /// What both allow. A dimension of which no value is left keeps none, so that nothing is allowed.
 [[nodiscard]] SearchLimits both(SearchLimits, const SearchLimits&);
+
+/// Values as a person reads them: "1f1b, interleaved"; "1, 4 to 512".
+[[nodiscard]] std::string values_text(const Dimension&, const std::vector<std::uint64_t>& values);
 
 /// Whether a search turns the dimension: it belongs to the plan, and a person can turn it.
 [[nodiscard]] bool is_searched(const Dimension&);
