@@ -74,8 +74,10 @@ inline constexpr std::size_t launch_value_limit = 100'000;
 /// Reads literals of a Python text without running it: keyword arguments of calls ("HybridParallelPlugin.tp_size", the
 /// last name of the called), those of a call within ("Plugin.config.ratio", with the name of what is called as the text
 /// of "Plugin.config"), and assignments ("cfg.model.x"). A dictionary is a table. A capital name called without such
-/// arguments is a key without a value. An argument that is computed has `unknown` set. Codes: launch.size
-[[nodiscard]] std::optional<LaunchFile> parse_launch_python(std::string text, std::string file, Diagnostics&);
+/// arguments is a key without a value. A name stands for the one literal that the text assigns to it, or for what
+/// `names` gives it. An argument that is computed has `unknown` set. Codes: launch.size
+[[nodiscard]] std::optional<LaunchFile> parse_launch_python(
+    std::string text, std::string file, const std::map<std::string, std::string, std::less<>>& names, Diagnostics&);
 /// Whether a text is a number as launch files write them: "8", "1e-4", "5_000".
 [[nodiscard]] bool is_launch_number(const std::string&);
 
