@@ -168,15 +168,15 @@ class AppCommand final : public Command {
     return *this;
   }
   Command& option(const std::string& name, std::string& into, const std::string& help) override {
-    app_.add_option(name, into, help)->capture_default_str();
+    placed(app_.add_option(name, into, help))->capture_default_str();
     return *this;
   }
   Command& option(const std::string& name, std::optional<std::string>& into, const std::string& help) override {
-    app_.add_option(name, into, help);
+    placed(app_.add_option(name, into, help));
     return *this;
   }
   Command& option(const std::string& name, std::vector<std::string>& into, const std::string& help) override {
-    app_.add_option(name, into, help)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    placed(app_.add_option(name, into, help))->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     return *this;
   }
   Command& option(const std::string& name, std::uint64_t& into, const std::string& help, Bounds bounds) override {
@@ -195,7 +195,9 @@ class AppCommand final : public Command {
   Command& option(const std::string& name, double& into, const std::string& help) override {
     const CLI::App& app = app_;
     const auto store = [&app, name, &into](const std::string& text) { into = number_of(app, name, text); };
-    app_.add_option_function<std::string>(name, store, help)->type_name("X")->default_str(fmt::format("{}", into));
+    placed(app_.add_option_function<std::string>(name, store, help))
+        ->type_name("X")
+        ->default_str(fmt::format("{}", into));
     return *this;
   }
   Command& choice(const std::string& name, std::string& into, const std::vector<std::string>& names,
@@ -209,11 +211,15 @@ class AppCommand final : public Command {
       into = text;
     };
     const std::string about = fmt::format("{}{}{}", help, help.empty() ? "" : ": ", fmt::join(names, ", "));
-    app_.add_option_function<std::string>(name, store, about)->type_name("NAME")->default_str(into);
+    placed(app_.add_option_function<std::string>(name, store, about))->type_name("NAME")->default_str(into);
     return *this;
   }
   Command& flag(const std::string& name, bool& into, const std::string& help) override {
-    app_.add_flag(name, into, help);
+    placed(app_.add_flag(name, into, help));
+    return *this;
+  }
+  Command& group(const std::string& title) override {
+    group_ = title;
     return *this;
   }
   Command& examples(const std::string& text) override {
@@ -238,10 +244,17 @@ class AppCommand final : public Command {
     const auto store = [&app, name, &into, bounds](const std::string& text) {
       into = whole<typename Inner<T>::type>(app, name, text, bounds);
     };
-    return app_.add_option_function<std::string>(name, store, help)->type_name("N");
+    return placed(app_.add_option_function<std::string>(name, store, help))->type_name("N");
+  }
+
+  /// Puts an option under the title of its group.
+  CLI::Option* placed(CLI::Option* option) {
+    if (!group_.empty()) option->group(group_);
+    return option;
   }
 
   CLI::App& app_;
+  std::string group_;
 };
 
 }  // namespace

@@ -40,6 +40,8 @@ class Command {
   virtual Command& choice(const std::string& name, std::string& into, const std::vector<std::string>& names,
                           const std::string& help) = 0;
   virtual Command& flag(const std::string& name, bool& into, const std::string& help) = 0;
+  /// The options that follow stand under this title in --help; an empty one goes back to the usual.
+  virtual Command& group(const std::string& title) = 0;
   /// Sets the examples at the end of --help.
   virtual Command& examples(const std::string& text) = 0;
 };

@@ -126,6 +126,12 @@ std::filesystem::path own_calibration_path() {
 CalibrationChoice calibration_of(const CommonFlags& flags, const Library& library, const ClusterSpec& cluster,
                                  Precision precision) {
   if (flags.calibration) require_kind(*flags.calibration, {FileKind::calibration});
+  if (!flags.usual_software.empty()) {
+    Diagnostics unusual;  // no costs of it are known for these devices
+    std::optional<CalibrationChoice> out = choose_calibration(
+        {flags.calibration, flags.usual_software, own_calibration_path()}, library, cluster, precision, unusual);
+    if (out) return std::move(*out);
+  }
   Diagnostics d;
   std::optional<CalibrationChoice> out =
       choose_calibration({flags.calibration, flags.software, own_calibration_path()}, library, cluster, precision, d);
@@ -199,7 +205,7 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
   std::optional<PlannedRun> run = read_plan_source(reference, flags, cluster);
   if (!run->cluster && !cluster) {
     refuse("cli.cluster", "the plan names no cluster",
-           {"Write cluster = \"...\" into the plan; estimate, simulate and explain also take --cluster."});
+           {"Write cluster = \"...\" into the plan; most verbs also take --cluster."});
   }
   if (cluster && (!run->cluster || use == ClusterUse::replace)) {
     const auto ranks = static_cast<std::uint32_t>(run->plan.mesh.size());

@@ -29,7 +29,8 @@ struct CommonFlags {
   std::optional<std::string> output;
   std::optional<std::uint32_t> gpus;
   std::optional<std::string> calibration;
-  std::string software = "auto";     ///< a training program, "none" or "auto": the device's usual one
+  std::string software = "auto";  ///< a training program, "none" or "auto": the device's usual one
+  std::string usual_software;     ///< of the plan's framework, where `software` is "auto" and the device has its costs
   std::optional<std::string> price;  ///< per GPU-hour, in place of the cluster's: "2.50", "2.20 EUR"
   std::optional<std::string> nic;    ///< a network port of a cluster in one word
   std::string lanes = "auto";        ///< "serial", "concurrent" or "auto": as the device's file says

@@ -39,6 +39,7 @@ class CompareVerb final : public Verb {
     c.positional("B", others_,
                  "another trace or report of the same plan; other plans, or changes of A in one line (\"tp=8 dp=2\"); "
                  "or what PyTorch's profiler recorded of the plan: a file, or a folder with a file of each rank");
+    c.option("--cluster", cluster_, "plans: the cluster in place of theirs: a name, a .toml file, or as h200:8x4");
     c.option("--plan", plan_, "traces: the plan of both, to split the error over kinds of operations");
     c.option("--tolerance", tolerance_.step_time, "step time: allowed relative error");
     c.option("--memory-tolerance", tolerance_.memory, "peak memory: allowed relative error");
@@ -50,6 +51,7 @@ class CompareVerb final : public Verb {
         "  orrery compare predicted.json measured.json --plan plan.toml\n"
         "  orrery compare best.toml other.toml\n"
         "  orrery compare best.toml \"tp=8 dp=2 mbs=2 recompute=full\" \"tp=4 dp=4\"\n"
+        "  orrery compare train.sh best.toml --cluster dgx-h100\n"
         "  orrery compare best.toml profiles/\n"
         "Status 1: outside the tolerance.");
   }
@@ -59,7 +61,8 @@ class CompareVerb final : public Verb {
       refuse("cli.tolerance", "a tolerance must be a number from 0");
     }
     b_ = others_.front();
-    const auto [a, a_text] = look(a_);
+    const auto [a, a_text] = is_change(a_) ? std::pair(FileKind::plan, std::string()) : look(a_);
+    if (!is_plan(a) && cluster_) refuse("cli.flags", "--cluster goes only with plans");
     if (is_plan(a)) {
       const bool all = std::all_of(others_.begin(), others_.end(),
                                    [&](const std::string& o) { return is_change(o) || is_plan(look(o).first); });
@@ -268,13 +271,29 @@ class CompareVerb final : public Verb {
     return tell(FileKind::profile, compare(*predicted, loaded.program, *step, tolerance_), notes);
   }
 
-  /// Plans: their estimates, side by side. A plan in one line changes the first.
-  int plans() const {
+  /// Plans: their estimates, side by side. A plan in one line changes the first; a launch file that names no cluster
+  /// runs on the first's.
+  int plans() {
+    // --model and --set are for the references that are no plan files.
+    const auto is_open = [&](const std::string& r) { return is_change(r) || look(r).first == FileKind::launch; };
+    const bool any = is_open(a_) || std::any_of(others_.begin(), others_.end(), is_open);
+    const auto loaded_from = [&](const std::string& reference, const std::optional<std::string>& cluster) {
+      CommonFlags flags = flags_;
+      if (any && !is_open(reference)) {
+        flags.model.reset();
+        flags.set.clear();
+      }
+      return load_plan(reference, flags, cluster, cluster_ ? ClusterUse::replace : ClusterUse::fall_back);
+    };
     std::vector<LoadedPlan> loaded;
-    loaded.push_back(load_plan(a_, flags_, std::nullopt));
+    loaded.push_back(loaded_from(a_, cluster_));
+    std::optional<std::string> cluster = cluster_;
+    if (const std::string& first = loaded.front().run.cluster_reference;
+        !cluster && !first.empty() && !is_path(first)) {
+      cluster = first;
+    }
     for (const std::string& other : others_) {
-      loaded.push_back(is_change(other) ? changed_plan(loaded.front(), other, flags_)
-                                        : load_plan(other, flags_, std::nullopt));
+      loaded.push_back(is_change(other) ? changed_plan(loaded.front(), other, flags_) : loaded_from(other, cluster));
     }
     return tell_plans(loaded, flags_);
   }
@@ -282,7 +301,7 @@ class CompareVerb final : public Verb {
   CommonFlags flags_;
   std::string a_, b_;  ///< b_: the first of the others
   std::vector<std::string> others_;
-  std::optional<std::string> plan_;
+  std::optional<std::string> plan_, cluster_;
   Tolerance tolerance_;
 };
 

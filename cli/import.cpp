@@ -10,7 +10,9 @@
 #include "cli/channels.hpp"
 #include "cli/common.hpp"
 #include "cli/fabric.hpp"
+#include "cli/file_kind.hpp"
 #include "cli/import_launch.hpp"
+#include "cli/plan_source.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
@@ -34,10 +36,16 @@ class ImportVerb final : public Verb {
     c.positional(
         "FILE", file_,
         "a launch file of Megatron-LM, DeepSpeed, torchtitan, Accelerate, nanotron, axolotl, LLaMA-Factory or "
-        "Colossal-AI; or a topology or graphs of NCCL (XML), its log, what `nvidia-smi topo -m` printed, Slurm's "
-        "topology.conf or .yaml, "
-        "a network of ASTRA-sim (YAML), or a graph for Graphviz");
+        "Colossal-AI; or a description of a network: topology, graphs or log of NCCL, what `nvidia-smi topo -m` "
+        "printed, Slurm's topology.conf or .yaml, a network of ASTRA-sim (YAML), a graph for Graphviz");
     c.choice("--as", kind_, kinds(), "what FILE is");
+    declare_output(c, flags_, "write the plan or the fabric here; default: print it");
+    c.group("Of a launch file");
+    declare_plan_sources(c, flags_);
+    c.option("--gpus", flags_.gpus, "number of GPUs, where it does not say", {1, max_devices});
+    c.option("--cluster", cluster_, "the cluster that it runs on; NCCL's graphs and log: the cluster that gets them");
+    c.flag("--verbose", verbose_, "list the keys without effect, too");
+    c.group("Of a network");
     c.option("--gpu", gpu_, "which GPUs these are (h100), where FILE does not say how fast their links are");
     c.option(
         "--nvlinks", nvlinks_,
@@ -48,14 +56,8 @@ class ImportVerb final : public Verb {
     c.option("--nodes", nodes_,
              "number of nodes like the one in FILE, on one switch; NCCL's graphs and log: number of nodes of the run",
              {1, max_fabric_gpus});
-    c.option("--cluster", cluster_,
-             "launch file: the cluster it runs on; NCCL's graphs and log: the cluster that gets their channels");
-    c.option("--gpus", flags_.gpus, "launch file: number of GPUs, where it does not say", {1, max_devices});
-    declare_plan_sources(c, flags_);
-    c.flag("--verbose", verbose_, "launch file: list the keys without effect, too");
     c.option("--node", node_, "Slurm: the fabric whose node stands in each place; default: one GPU");
     c.option("--name", name_, "name of the fabric; default: the file's");
-    declare_output(c, flags_, "write the plan or the fabric here; default: print it");
     c.examples(
         "  orrery import train.sh -o plan.toml\n"
         "  orrery import ds_config.json --model llama-3-8b --gpus 16 --set sequence=8192 -o plan.toml\n"
@@ -76,10 +78,13 @@ class ImportVerb final : public Verb {
     Diagnostics d;
     const std::optional<std::string> text = read_text(file_, d);
     require_none(d);
-    if (is_launch(*text)) return import_launch({file_, launch_format(), cluster_, verbose_}, flags_);
-    for (const auto& [flag, given] :
-         {std::pair("--model", flags_.model.has_value()), std::pair("--set", !flags_.set.empty()),
-          std::pair("--nearest", flags_.nearest), std::pair("--gpus", flags_.gpus.has_value())}) {
+    if (is_launch(*text)) {
+      refuse_flags_of_networks();
+      return import_launch({file_, launch_format(), cluster_, verbose_}, flags_);
+    }
+    for (const auto& [flag, given] : {std::pair("--model", flags_.model.has_value()),
+                                      std::pair("--set", !flags_.set.empty()), std::pair("--nearest", flags_.nearest),
+                                      std::pair("--gpus", flags_.gpus.has_value()), std::pair("--verbose", verbose_)}) {
       if (given) refuse("cli.flags", fmt::format("{} goes only with a launch file", flag));
     }
     const std::optional<ChannelFile> channels = kind_ == "auto"         ? channel_file_of(*text)
@@ -90,8 +95,16 @@ class ImportVerb final : public Verb {
     if (cluster_) refuse("cli.flags", "--cluster goes only with NCCL's graphs and log");
     const std::optional<ImportKind> kind = kind_ == "auto" ? import_kind_of(*text) : kind_named();
     if (!kind) {
+      Diagnostics ignored;
+      if (const FileKind own = kind_of(*text, file_, ignored); own != FileKind::unknown) {
+        refuse("import.kind", fmt::format("{} is {}, which needs no import", escaped(file_), with_article(own)),
+               {"import takes launch files of other programs, and descriptions of networks."});
+      }
+      refuse_broken_launch(*text, file_);
+      std::vector<std::string> known = kinds();
+      known.erase(known.begin());  // auto
       refuse("import.kind", fmt::format("{}: the kind of this file cannot be recognised", escaped(file_)),
-             {fmt::format("Name it with --as: {}, nccl-graph, nccl-log.", fmt::join(import_kind_names(), ", "))});
+             {fmt::format("Name it with --as: {}.", fmt::join(known, ", "))});
     }
     const ImportOptions options = options_for(*kind);
     const std::optional<Imported> imported = import_fabric(*kind, *text, file_, options, d);
@@ -122,6 +135,18 @@ class ImportVerb final : public Verb {
   [[nodiscard]] bool is_launch(const std::string& text) const {
     if (kind_ != "auto") return is_launch_format(kind_);
     return !launch_title(text, file_).empty();
+  }
+  void refuse_flags_of_networks() const {
+    for (const auto& [flag, given] :
+         {std::pair("--gpu", gpu_.has_value()), std::pair("--nvlinks", nvlinks_.has_value()),
+          std::pair("--nic", nic_.has_value()), std::pair("--without", without_.has_value()),
+          std::pair("--nodes", nodes_.has_value()), std::pair("--node", node_.has_value()),
+          std::pair("--name", name_.has_value())}) {
+      if (given) {
+        refuse("cli.flags", fmt::format("{} goes only with a description of a network", flag),
+               {fmt::format("{} is a launch file; --gpus and --cluster say what it runs on.", escaped(file_))});
+      }
+    }
   }
   [[nodiscard]] std::string launch_format() const { return kind_; }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -18,6 +19,17 @@ namespace {
 /// "best.toml" -> "best.model.toml".
 std::filesystem::path model_beside(const std::filesystem::path& plan) {
   return plan.parent_path() / (plan.stem().string() + ".model.toml");
+}
+
+/// Each line of a text as a comment of TOML.
+std::string commented(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t end = std::min(text.find('\n', i), text.size());
+    out += end == i ? "#\n" : "# " + text.substr(i, end - i) + "\n";
+    i = end + 1;
+  }
+  return out;
 }
 
 }  // namespace
@@ -39,7 +51,12 @@ int import_launch(const LaunchImport& asked, const CommonFlags& flags) {
     write_output(flags, plan);
   }
   const int status = refused ? status_no : status_fine;
-  if (prints_output(flags)) return status;
+  const std::string refusal = "No plan is written. --nearest takes the nearest plan.\n";
+  if (prints_output(flags)) {
+    // Standard output holds a plan or nothing.
+    if (refused) say(notes_text(launched, asked.verbose) + refusal);
+    return status;
+  }
   if (flags.json) {
     nlohmann::ordered_json json{{"framework", launched.framework}, {"format", launched.format}};
     json.update(notes_json(launched));
@@ -52,24 +69,30 @@ int import_launch(const LaunchImport& asked, const CommonFlags& flags) {
   std::string said =
       fmt::format("{}: {}\n", escaped(asked.file), launched.format) + notes_text(launched, asked.verbose);
   if (refused) {
-    said += "No plan is written. --nearest takes the nearest plan.\n";
+    said += refusal;
   } else if (flags.output) {
     said += fmt::format("wrote {}", escaped(*flags.output));
     if (model_file) said += fmt::format(" and its model, {}", escaped(model_file->string()));
     said += "\n";
+    if (!asked.cluster) {
+      said += fmt::format("Next: orrery estimate {} --cluster NAME (orrery show cluster)\n", escaped(*flags.output));
+    }
   }
   if (flags.output || refused) {
     print_wrapped(said);
     return status;
   }
   // The plan is what a pipe takes; the lists are for the person.
-  std::string comments;
-  for (std::size_t i = 0; i < said.size();) {
-    const std::size_t end = said.find('\n', i);
-    comments += "# " + said.substr(i, end - i) + "\n";
-    i = end + 1;
+  std::string out = commented(wrapped(said, output_columns() - 2)) + "\n" + plan;
+  if (model_file) {
+    out += "\n" +
+           commented(wrapped(fmt::format("The file describes its own model. -o FILE writes it beside the plan; "
+                                         "here it would be {}:\n",
+                                         model_file->string()),
+                             output_columns() - 2)) +
+           "#\n" + commented(write_model(run.model));
   }
-  print(comments + "\n" + plan + (model_file ? "\n# " + model_file->string() + ":\n" : ""));
+  print(out);
   return status;
 }
 

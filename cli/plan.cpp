@@ -122,7 +122,7 @@ class PlanVerb final : public Verb {
   std::string headline(const Report& best) const;
   std::string rejected_text(const SearchResult&) const;
   std::string text(const SearchResult&) const;
-  std::string launch_hint() const;
+  std::string launch_hint(const SearchResult&) const;
   /// Whether the simulated times are shown. Without a fabric they equal the estimates, and take longer.
   [[nodiscard]] bool simulates() const { return !no_simulate_ && (flags_.json || verbose_ || wide_); }
   /// Number of plans whose simulation was asked for and interrupted.
@@ -232,7 +232,23 @@ void PlanVerb::read_framework(Diagnostics& d) {
             {fmt::format("Known: {}.", known)});
     return;
   }
+  if (framework != nullptr && framework->abilities.empty()) {
+    d.error("framework.name", fmt::format("{} launches by way of other programs", framework->title),
+            {"Search for the one that it uses: --for deepspeed, --for accelerate, --for megatron-core."});
+    return;
+  }
   limits_ = only_ ? limits_of(*only_, d) : all_ || !framework_.empty() ? SearchLimits{} : basic_limits();
+  if (framework != nullptr) {
+    const SearchLimits can = abilities_of(*framework), both_allow = both(limits_, can);
+    for (const auto& [key, values] : both_allow.only) {
+      if (!values.empty()) continue;
+      const Dimension& what = dimension(key);
+      d.error("framework.cannot",
+              fmt::format("{} does not launch {} = {}", framework->title, what.word(),
+                          values_text(what, limits_.only.at(key))),
+              {fmt::format("It launches {}; --only names other values.", values_text(what, can.only.at(key)))});
+    }
+  }
   flags_ = for_framework(std::move(flags_), framework_);
 }
 
@@ -349,13 +365,18 @@ std::string PlanVerb::text(const SearchResult& result) const {
 }
 
 /// The command that launches what was found.
-std::string PlanVerb::launch_hint() const {
+std::string PlanVerb::launch_hint(const SearchResult& result) const {
   const Framework* framework = framework_named(framework_);
   if (framework == nullptr) {
-    return framework_.empty() ? "Name the program that is to launch it (--for megatron-core): orrery show frameworks.\n"
-                              : "";
+    return framework_.empty() ? "--for NAME finds plans that a program can launch (orrery show frameworks).\n" : "";
   }
   if (framework->writings.empty()) return "";
+  Diagnostics refused;
+  static_cast<void>(framework->writings.front().write(planned(result.plans[0], 0), refused));
+  if (!refused.empty()) {
+    return fmt::format("No launch of it can be written: {} [{}].\n", refused.list().front().message,
+                       refused.list().front().code);
+  }
   return fmt::format("Launch it: orrery export {} --to {}\n", flags_.output ? escaped(*flags_.output) : "PLAN.toml",
                      framework->writings.front().name);
 }
@@ -492,7 +513,7 @@ int PlanVerb::run() {
     }
     if (flags) print("\n" + *flags);
     if (flags_.output && !result.plans.empty()) print(fmt::format("The best plan is in {}.\n", *flags_.output));
-    if (!result.plans.empty() && !export_) print_wrapped(launch_hint());
+    if (!result.plans.empty() && !export_) print_wrapped(launch_hint(result));
   }
   // This comes after the result, which stands whatever the other program can express.
   if (!refused.empty()) throw InputError(refused, flags_.json);

@@ -31,13 +31,26 @@ constexpr NoteTitle note_titles[] = {
     {Kind::not_expressible, "not_expressible", "not expressible in a plan"},
 };
 
+/// A key as a person sees it in the file: what the launcher is told has no key of that name there.
+std::string key_of(const LaunchNote& n) {
+  constexpr std::string_view launcher = "launcher.";
+  return n.key.starts_with(launcher) ? fmt::format("the launcher's {}", n.key.substr(launcher.size())) : n.key;
+}
+
 std::string line_of(const LaunchNote& n) {
   if (n.position.line == 0) {
     return fmt::format("  {} = {}{}\n", n.key, escaped(n.value), n.says.empty() ? "" : "  (" + escaped(n.says) + ")");
   }
-  std::string out = fmt::format("  line {}: {}", n.position.line, escaped(n.key));
-  if (!n.value.empty()) out += " " + escaped(n.value);
+  std::string out = fmt::format("  line {}: {}", n.position.line, escaped(key_of(n)));
+  const bool bare = n.value == "true" && n.key.starts_with("--");  // a flag without a value
+  if (!n.value.empty() && !bare) out += " " + escaped(n.value);
   return out + (n.says.empty() ? "" : ": " + escaped(n.says)) + "\n";
+}
+
+/// Whether the name of a file ends as only launch files' names do, among what stands for a plan.
+bool is_named_as_launch(const std::filesystem::path& file) {
+  constexpr std::string_view endings[] = {".yaml", ".yml", ".json", ".py", ".sh", ".bash", ".slurm", ".sbatch"};
+  return std::find(std::begin(endings), std::end(endings), file.extension().string()) != std::end(endings);
 }
 
 /// Gives a plan in one line the batch and the length that it does not say, and says so on standard error.
@@ -90,6 +103,8 @@ LaunchOptions launch_options(const CommonFlags& flags, const std::optional<std::
   LaunchOptions out;
   out.model = flags.model;
   if (cluster) out.cluster = with_nic(*cluster, flags);
+  if (cluster && is_path(*cluster)) require_kind(*cluster, {FileKind::cluster});
+  if (flags.model && is_path(*flags.model)) require_kind(*flags.model, {FileKind::model, FileKind::hf_config});
   out.gpus = flags.gpus;
   for (const std::string& setting : flags.set) {
     const std::size_t equals = setting.find('=');
@@ -110,7 +125,26 @@ LaunchedRun read_launch_file(const std::string& file, const std::string& format,
   std::optional<LaunchedRun> out =
       read_launch(*text, file, format, launch_options(flags, cluster), library_of(flags), d);
   require_none(d);
+  if (out->own_model) out->run.model.name = std::filesystem::path(file).stem().string();
+  // The plan is for the program that launches it, so that its costs are priced, where the program's writer knows all
+  // that the file says.
+  if (const Framework* own = framework_named(out->framework); own != nullptr && !own->abilities.empty()) {
+    out->run.framework = out->framework;
+    Diagnostics beyond;
+    check_framework(out->run, beyond);
+    if (!beyond.empty()) out->run.framework.clear();
+  }
   return std::move(*out);
+}
+
+void refuse_broken_launch(const std::string& text, const std::string& file) {
+  if (std::filesystem::path(file).extension() != ".toml" && !is_named_as_launch(file)) return;
+  Diagnostics d;
+  static_cast<void>(read_launch(text, file, "auto", {}, Library({}), d));
+  for (const Diagnostic& m : d.list()) {
+    if (m.code == "launch.kind") return;  // it can be parsed, and is something else
+  }
+  require_none(d);
 }
 
 std::string notes_text(const LaunchedRun& launched, bool with_effectless) {
@@ -158,7 +192,12 @@ std::optional<PlannedRun> read_plan_source(const std::string& reference, const C
   const std::optional<std::string> text = read_text(path, d);
   require_none(d);
   Diagnostics ignored;
-  if (kind_of(*text, path.string(), ignored) == FileKind::launch) {
+  const FileKind kind = kind_of(*text, path.string(), ignored);
+  if (kind == FileKind::unknown && is_named_as_launch(path)) {
+    static_cast<void>(read_launch(*text, path.string(), "auto", {}, library, d));
+    require_none(d);
+  }
+  if (kind == FileKind::launch) {
     LaunchedRun launched = read_launch_file(path.string(), "auto", flags, cluster);
     if (launched.has(Kind::not_expressible) && !flags.nearest) {
       std::vector<std::string> details;
@@ -170,6 +209,7 @@ std::optional<PlannedRun> read_plan_source(const std::string& reference, const C
       refuse("launch.not-expressible", fmt::format("a plan cannot say all of {}", path.string()), std::move(details));
     }
     if (launched.run.plan.name.empty()) launched.run.plan.name = path.stem().string();
+    if (launched.own_model) launched.run.model_reference = path.stem().string() + ".model.toml";
     return std::move(launched.run);
   }
   if (flags.model || !flags.set.empty()) {
@@ -192,9 +232,7 @@ std::optional<PlannedRun> read_changed_plan(const PlannedRun& base, const std::s
 
 CommonFlags for_framework(CommonFlags flags, const std::string& name) {
   const Framework* framework = framework_named(name);
-  if (flags.software == "auto" && framework != nullptr && !framework->software.empty()) {
-    flags.software = framework->software;
-  }
+  if (flags.software == "auto" && framework != nullptr) flags.usual_software = framework->software;
   return flags;
 }
 

@@ -16,6 +16,9 @@ namespace orrery {
 [[nodiscard]] LaunchedRun read_launch_file(const std::string& file, const std::string& format, const CommonFlags&,
                                            const std::optional<std::string>& cluster);
 
+/// Shows why a file whose name ends as those of launch files do (.yaml, .json, .py, .sh, .toml) cannot be parsed;
+/// returns where it can, or has another name.
+void refuse_broken_launch(const std::string& text, const std::string& file);
 /// What became of the keys of a launch file: lists by kind, each key with its line.
 [[nodiscard]] std::string notes_text(const LaunchedRun&, bool with_effectless);
 [[nodiscard]] nlohmann::ordered_json notes_json(const LaunchedRun&);
@@ -27,7 +30,7 @@ namespace orrery {
 /// A plan in one line that changes another plan; any other reference as above.
 [[nodiscard]] std::optional<PlannedRun> read_changed_plan(const PlannedRun& base, const std::string& words);
 
-/// The flags with the software of the plan's framework, unless --software names one.
+/// The flags with the software of the plan's framework as the usual one, unless --software names one.
 [[nodiscard]] CommonFlags for_framework(CommonFlags, const std::string& framework);
 
 }  // namespace orrery

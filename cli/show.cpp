@@ -7,6 +7,7 @@
 #include "cli/common.hpp"
 #include "cli/drawing.hpp"
 #include "cli/fabric.hpp"
+#include "cli/plan_source.hpp"
 #include "cli/report_text.hpp"
 #include "cli/show_framework.hpp"
 #include "cli/status.hpp"
@@ -85,7 +86,7 @@ class ShowVerb final : public Verb {
     if (kind_ == "cluster") return cluster(library);
     if (kind_ == "device") return device(library);
     if (kind_ == "fabric") return fabric(library);
-    if (kind_ == "plan") return plan(library);
+    if (kind_ == "plan") return plan();
     return program();
   }
 
@@ -348,11 +349,8 @@ class ShowVerb final : public Verb {
     return status_fine;
   }
 
-  int plan(const Library& library) const {
-    const std::filesystem::path path = plan_path(*reference_, library);
-    Diagnostics d;
-    const std::optional<PlannedRun> run = read_plan_file(path, library, flags_.gpus, d);
-    require_none(d);
+  int plan() const {
+    const std::optional<PlannedRun> run = read_plan_source(*reference_, flags_, cluster_);
     if (order_) {
       const auto count = static_cast<std::uint32_t>(microbatches(run->plan, run->workload));
       put(fmt::format("# {} on {} pipeline ranks, {} microbatches\n", name_of(run->plan.schedule),

@@ -26,12 +26,62 @@ std::vector<std::string> names_of(const std::vector<LaunchWriting>& writings) {
   return out;
 }
 
-/// The values of one dimension: "1f1b, interleaved"; "any" where nothing is said.
-std::string values_text(const Dimension& d, const SearchLimits& can) {
-  const auto at = can.only.find(d.key);
-  if (at == can.only.end()) return "any";
+std::string listed(const std::vector<std::string>& names) {
+  return names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// Rules with long runs of numbers: "expert=2,3,4,5" is "expert=2-5".
+std::string shortened(std::string_view rule) {
   std::string out;
-  for (const std::uint64_t v : at->second) out += fmt::format("{}{}", out.empty() ? "" : ", ", text_of(d, v));
+  std::uint64_t first = 0, last = 0;
+  const auto flush = [&] {
+    if (last > first + 1) out += fmt::format("-{}", last);
+    if (last == first + 1) out += fmt::format(",{}", last);
+    first = last = 0;
+  };
+  for (std::size_t i = 0; i < rule.size();) {
+    std::size_t end = i;
+    while (end < rule.size() && rule[end] >= '0' && rule[end] <= '9') ++end;
+    const bool number = end > i && i > 0 && (rule[i - 1] == '=' || rule[i - 1] == ',') &&
+                        (end == rule.size() || rule[end] == ',' || rule[end] == ' ') && end - i < 10;
+    if (!number) {
+      flush();
+      out += rule[i++];
+      continue;
+    }
+    const std::uint64_t value = std::stoull(std::string(rule.substr(i, end - i)));
+    if (last != 0 && value == last + 1) {
+      last = value;
+      out.pop_back();  // the comma
+    } else {
+      if (last != 0 && out.ends_with(',')) {
+        out.pop_back();
+        flush();
+        out += ',';
+      }
+      out += std::to_string(value);
+      first = last = value;
+    }
+    i = end;
+    if (i < rule.size() && rule[i] == ',') out += rule[i++];
+  }
+  flush();
+  return out;
+}
+
+/// The values of each dimension of a table of plan files; those that may have any stand in one line.
+std::string table_text(const char* title, std::string_view table, const SearchLimits& can) {
+  std::string out = fmt::format("\n{}\n", title), any;
+  for (const Dimension& d : dimensions()) {
+    if (!is_searched(d) || d.table() != table) continue;
+    const auto at = can.only.find(d.key);
+    if (at != can.only.end()) {
+      out += fmt::format("  {:<21}  {}\n", d.word(), values_text(d, at->second));
+    } else {
+      any += fmt::format("{}{}", any.empty() ? "" : ", ", d.word());
+    }
+  }
+  if (!any.empty()) out += fmt::format("  {:<21}  {}\n", "any value of", any);
   return out;
 }
 
@@ -67,11 +117,12 @@ int show_frameworks(const CommonFlags& flags) {
   }
   std::string out;
   for (const Framework& f : frameworks()) {
-    out += fmt::format("{} ({})\n", f.name, f.title);
+    out += fmt::format("{}{}\n", f.name, f.name == f.title ? "" : fmt::format(": {}", f.title));
     if (!f.formats.empty()) out += fmt::format("  reads   {}\n", fmt::join(names_of(f.formats), ", "));
     if (!f.writings.empty()) out += fmt::format("  writes  {}\n", fmt::join(names_of(f.writings), ", "));
     if (!f.abilities.empty()) out += fmt::format("  search  orrery plan --for {}\n", f.name);
   }
+  out += "orrery show framework NAME: what one can launch\n";
   print_wrapped(out);
   return status_fine;
 }
@@ -91,20 +142,20 @@ int show_framework(const std::string& name, const CommonFlags& flags) {
     return status_fine;
   }
   std::string out = fmt::format("{}\n  reads     {}\n  writes    {}\n  costs of  {}\n", f->title,
-                                fmt::join(names_of(f->formats), ", "), fmt::join(names_of(f->writings), ", "),
+                                listed(names_of(f->formats)), listed(names_of(f->writings)),
                                 f->software.empty() ? "the usual program on the device" : std::string(f->software));
   if (f->abilities.empty()) {
     print_wrapped(out + "  launches  by way of another framework\n");
     return status_fine;
   }
-  out += "\nWhat it launches\n";
   const SearchLimits can = abilities_of(*f);
-  for (const Dimension& d : dimensions()) {
-    if (is_searched(d)) out += fmt::format("  {:<22} {}\n", d.word(), values_text(d, can));
-  }
+  out += table_text("Ranks along each axis that it launches, [mesh] of a plan", "mesh", can);
+  out += table_text("Values of [plan] that it launches", "plan", can);
+  if (!f->rules.empty()) out += "\nRules\n";
   for (const AbilityRule& r : f->rules) {
-    out += r.also != nullptr ? fmt::format("  {}\n", r.reason)
-                             : fmt::format("  with {}: only {}  ({})\n", r.when, r.then, r.reason);
+    out += r.also != nullptr
+               ? fmt::format("  {}\n", r.reason)
+               : fmt::format("  with {}: only {}  ({})\n", shortened(r.when), shortened(r.then), r.reason);
   }
   if (!f->abilities_source.empty()) out += fmt::format("\nRead in {}\n", f->abilities_source);
   print_wrapped(out);

@@ -41,14 +41,32 @@ std::optional<LaunchFile> parsed(LaunchSyntax syntax, const std::string& text, c
   return std::nullopt;
 }
 
-Recognised recognised(const LaunchFile& file, std::string_view format) {
+Recognised recognised(const LaunchFile& file) {
   for (const Framework& framework : frameworks()) {
     for (const LaunchFormat& f : framework.formats) {
-      if (f.syntax != file.syntax) continue;
-      if (format == "auto" ? f.recognises(file) : f.name == format) return {&framework, &f};
+      if (f.syntax == file.syntax && f.recognises(file)) return {&framework, &f};
     }
   }
   return {};
+}
+
+Recognised format_named(std::string_view name) {
+  for (const Framework& framework : frameworks()) {
+    for (const LaunchFormat& f : framework.formats) {
+      if (f.name == name) return {&framework, &f};
+    }
+  }
+  return {};
+}
+
+std::string_view words_of(LaunchSyntax syntax) {
+  switch (syntax) {
+    case LaunchSyntax::yaml: return "YAML or JSON";
+    case LaunchSyntax::toml: return "TOML";
+    case LaunchSyntax::flags: return "a shell script or a command line";
+    case LaunchSyntax::python: return "Python";
+  }
+  return "";
 }
 
 }  // namespace
@@ -124,14 +142,10 @@ void check_framework(const PlannedRun& run, Diagnostics& d) {
   const SearchLimits can = abilities_of(*framework, run.model, run.workload);
   for (const Dimension& dimension : dimensions()) {
     if (can.allow_one(run, dimension) || is_open(dimension, run)) continue;
-    std::string allowed;
-    for (const std::uint64_t value : can.only.at(std::string(dimension.key))) {
-      allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", text_of(dimension, value));
-    }
     d.error(run.plan.origin, std::string(dimension.key), "framework.cannot",
             fmt::format("{} does not launch {} = {}", framework->title, dimension.word(),
                         text_of(dimension, dimension.get(run))),
-            {fmt::format("It launches {}.", allowed)});
+            {fmt::format("It launches {}.", values_text(dimension, can.only.at(std::string(dimension.key))))});
   }
   for (const LimitRule& rule : can.rules) {
     const std::optional<LimitRule> said = of_what_is_said(rule, run);
@@ -181,9 +195,19 @@ SearchLimits abilities_of(const Framework& framework, const ModelSpec& model, co
 
 std::optional<LaunchedRun> read_launch(std::string text, const std::string& file, std::string_view format,
                                        const LaunchOptions& options, const Library& library, Diagnostics& d) {
-  const std::optional<LaunchFile> launch = parsed(launch_syntax_of(text, file), text, file, options, d);
+  Recognised kind = format_named(format);
+  const LaunchSyntax syntax = launch_syntax_of(text, file);
+  if (kind.format != nullptr && kind.format->syntax != syntax) {
+    Diagnostic m;
+    m.file = file;
+    m.code = "launch.kind";
+    m.message = fmt::format("{} is {}, and this file is {}", format, words_of(kind.format->syntax), words_of(syntax));
+    d.add(std::move(m));
+    return std::nullopt;
+  }
+  const std::optional<LaunchFile> launch = parsed(syntax, text, file, options, d);
   if (!launch) return std::nullopt;
-  const Recognised kind = recognised(*launch, format);
+  if (kind.format == nullptr) kind = recognised(*launch);
   if (kind.format == nullptr) {
     d.error_at(launch->origin, {}, "launch.kind", "no framework here writes such files",
                {fmt::format("Name the kind with --as: {}.", fmt::join(launch_format_names(), ", "))});
@@ -200,7 +224,7 @@ std::string_view launch_title(const std::string& text, const std::string& file) 
   Diagnostics ignored;
   const std::optional<LaunchFile> launch = parsed(launch_syntax_of(text, file), text, file, {}, ignored);
   if (!launch) return {};
-  const Recognised kind = recognised(*launch, "auto");
+  const Recognised kind = recognised(*launch);
   return kind.format == nullptr ? std::string_view() : kind.format->title;
 }
 

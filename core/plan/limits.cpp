@@ -58,6 +58,19 @@ std::vector<std::uint64_t> values_named(const Dimension& d, const std::vector<st
 
 }  // namespace
 
+std::string values_text(const Dimension& d, const std::vector<std::uint64_t>& values) {
+  std::string out;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::size_t last = i;
+    while (!is_named(d) && last + 1 < values.size() && values[last + 1] == values[last] + 1) ++last;
+    out += (out.empty() ? "" : ", ") + text_of(d, values[i]);
+    if (last < i + 2) continue;  // two values are no range
+    out += " to " + text_of(d, values[last]);
+    i = last;
+  }
+  return out;
+}
+
 bool is_searched(const Dimension& d) { return d.label != nullptr && (d.table() == "mesh" || d.table() == "plan"); }
 
 bool SearchLimits::allow(std::string_view key, std::uint64_t value) const {
@@ -67,6 +80,8 @@ bool SearchLimits::allow(std::string_view key, std::uint64_t value) const {
 
 bool SearchLimits::allow_one(const PlannedRun& run, const Dimension& d) const {
   if (!only.contains(d.key) || !is_searched(d) || !applies(d, run)) return true;
+  // What is left to Orrery is decided later.
+  if (is_named(d) && d.get(run) < d.names.size() && d.names[d.get(run)] == "auto") return true;
   // Without counts of their own layers are all recomputed, or none, whatever is said of counts.
   if (d.key == "plan.recompute_layers" && !run.plan.recompute_layers) return true;
   return allow(d.key, d.get(run));
@@ -79,11 +94,11 @@ bool SearchLimits::allow(const PlannedRun& run, Dimensions table) const {
   return std::all_of(rules.begin(), rules.end(), [&](const LimitRule& rule) { return rule.holds(run); });
 }
 
-bool Condition::holds(const PlannedRun& run, bool idle) const {
+bool Condition::holds(const PlannedRun& run, bool idle_too) const {
   const auto all = [&](const LimitedValues& asked, bool wanted) {
     return std::all_of(asked.begin(), asked.end(), [&](const LimitedValues::value_type& entry) {
       const Dimension& d = dimension(entry.first);
-      if (d.kind != DimensionKind::axis && !applies(d, run)) return idle;  // an axis that does not apply has one rank
+      if (idle_too && !applies(d, run)) return true;
       const auto& values = entry.second;
       return (std::find(values.begin(), values.end(), d.get(run)) != values.end()) == wanted;
     });

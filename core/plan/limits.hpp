@@ -17,8 +17,8 @@ using LimitedValues = std::map<std::string, std::vector<std::uint64_t>, std::les
 /// What is asked of a run's values: each key's is one of these, and none of those.
 struct Condition {
   LimitedValues one_of, none_of;
-  /// Whether it holds. `idle` is the answer for a dimension that does not apply to the run.
-  [[nodiscard]] bool holds(const PlannedRun&, bool idle) const;
+  /// Whether it holds. With `idle_too` a dimension that does not apply to the run meets what is asked of it.
+  [[nodiscard]] bool holds(const PlannedRun&, bool idle_too) const;
   [[nodiscard]] bool asks_nothing() const { return one_of.empty() && none_of.empty(); }
   /// A key that it asks of, for messages.
   [[nodiscard]] std::string_view first_key() const;
@@ -47,7 +47,7 @@ struct SearchLimits {
   void (*close)(PlannedRun&) = nullptr;
 
   [[nodiscard]] bool allow(std::string_view key, std::uint64_t value) const;
-  /// Whether the run's value of a dimension is allowed, or does not apply.
+  /// Whether the run's value of a dimension is allowed, is "auto", or does not apply.
   [[nodiscard]] bool allow_one(const PlannedRun&, const Dimension&) const;
   /// Whether every dimension of the run has a value that is allowed.
   [[nodiscard]] bool allow(const PlannedRun&, Dimensions = dimensions()) const;
@@ -55,6 +55,9 @@ struct SearchLimits {
 
 /// What both allow. A dimension of which no value is left keeps none, so that nothing is allowed.
 [[nodiscard]] SearchLimits both(SearchLimits, const SearchLimits&);
+
+/// Values as a person reads them: "1f1b, interleaved"; "1, 4 to 512".
+[[nodiscard]] std::string values_text(const Dimension&, const std::vector<std::uint64_t>& values);
 
 /// Whether a search turns the dimension: it belongs to the plan, and a person can turn it.
 [[nodiscard]] bool is_searched(const Dimension&);

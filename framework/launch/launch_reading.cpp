@@ -44,6 +44,26 @@ std::string lowered(std::string text) {
   return text;
 }
 
+bool is_name_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/// "TP", "args.tp": what --set can give.
+bool is_dotted_name(std::string_view text) {
+  return !text.empty() && !(text.front() >= '0' && text.front() <= '9') &&
+         std::all_of(text.begin(), text.end(), [](char c) { return is_name_letter(c) || c == '.'; });
+}
+
+/// Whether a name stands in a text by itself.
+bool has_name(std::string_view text, std::string_view name) {
+  for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+    const bool begins = at == 0 || !is_name_letter(text[at - 1]);
+    const std::size_t end = at + name.size();
+    if (begins && (end == text.size() || !is_name_letter(text[end]))) return true;
+  }
+  return false;
+}
+
 bool is_named_by(const Dimension& d, std::string_view word) {
   return d.key == word || d.word() == word || std::find(d.aliases.begin(), d.aliases.end(), word) != d.aliases.end();
 }
@@ -70,8 +90,10 @@ const LaunchValue* LaunchReading::value(std::string_view key) const {
 const LaunchValue* LaunchReading::known(std::string_view key) {
   const LaunchValue* v = value(key);
   if (v == nullptr || v->unknown.empty()) return v;
-  error(key, fmt::format("{} depends on {}, which the file does not say", key, v->unknown.substr(0, 100)),
-        {fmt::format("Give it: --set {}=VALUE.", v->unknown.substr(0, v->unknown.find_first_of(" [(")))});
+  const std::string open = v->unknown.substr(0, 60);
+  error(key, fmt::format("{} depends on {}, which the file does not say", key, open),
+        {is_dotted_name(v->unknown) ? fmt::format("Give it: --set {}=VALUE.", v->unknown)
+                                    : std::string("Write its value into the file in its place.")});
   return nullptr;
 }
 
@@ -144,8 +166,12 @@ std::optional<std::string> LaunchReading::word(std::string_view key, std::initia
 
 void LaunchReading::note(LaunchNote::Kind kind, std::string_view from, std::string says) {
   const LaunchValue* v = file_.find(from);
-  LaunchNote out{kind, v == nullptr ? Position{} : v->position, std::string(from), v == nullptr ? "" : shown(*v),
-                 std::move(says)};
+  Position at = v == nullptr ? Position{} : v->position;
+  // A table, or a call in Python, is where its first value is.
+  for (const LaunchValue& within : file_.values) {
+    if (at.line == 0 && within.key.starts_with(std::string(from) + ".")) at = within.position;
+  }
+  LaunchNote out{kind, at, std::string(from), v == nullptr ? "" : shown(*v), std::move(says)};
   spoken_of_.emplace_back(from);
   // A key is taken for several things at times; what is said twice is said once.
   for (LaunchNote& n : notes_) {
@@ -199,12 +225,11 @@ void LaunchReading::assume_of_model(std::string_view property, std::string value
 
 void LaunchReading::error(std::string_view from, std::string message, std::vector<std::string> details) {
   const LaunchValue* v = file_.find(from);
-  spoken_of_.emplace_back(from);
-  // A key is asked for more than once at times; its mistake is one.
   const Position at = v == nullptr ? Position{} : v->position;
-  const auto& list = diagnostics_.list();
-  for (std::size_t i = mistakes_before_; i < list.size(); ++i) {
-    if (list[i].message == message && list[i].position == at) return;
+  spoken_of_.emplace_back(from);
+  // A value that is asked for twice is one mistake.
+  for (const Diagnostic& m : diagnostics_.list()) {
+    if (m.message == message && m.position.line == at.line && m.position.column == at.column) return;
   }
   diagnostics_.error_at(file_.origin, at, "launch.value", std::move(message), std::move(details));
 }
@@ -324,8 +349,9 @@ std::optional<LaunchedRun> LaunchReading::finish(std::string framework, std::str
     const bool plan_key =
         std::any_of(dimensions().begin(), dimensions().end(), [&](const Dimension& d) { return is_named_by(d, name); });
     if (std::find(used_set_.begin(), used_set_.end(), name) != used_set_.end()) continue;
-    const bool script = file_.syntax == LaunchSyntax::flags || file_.syntax == LaunchSyntax::python;
-    if (script && !plan_key) continue;  // a variable
+    // A variable of a script, or a name in Python.
+    const bool names = file_.syntax == LaunchSyntax::flags || file_.syntax == LaunchSyntax::python;
+    if (names && !plan_key && has_name(file_.origin.text, name)) continue;
     diagnostics_.error("launch.set", fmt::format("nothing in the file is open for --set {}", name),
                        {"It gives variables of a script, and sequence, batch, mbs where a file does not."});
   }

@@ -173,6 +173,7 @@ std::optional<LaunchSizes::Size> launcher_gpus(LaunchReading& r) {
     if (r.file().find(key) != nullptr) r.take(key, "the number of GPUs, in whose place --gpus stands");
   } else if (const auto gpus = r.whole(key, 1, plan_size_limit)) {
     out = LaunchSizes::Size{*gpus, key};
+    r.take(key, "the number of GPUs");
   }
   r.without_effect({"launcher.*"}, "it starts the processes");
   return out;

@@ -150,8 +150,10 @@ void read_megatron_memory(MegatronFlags& f, const LaunchSizes& s) {
   const std::uint64_t zero = sharding(f);
   buckets(f, zero);
   offload(f);
-  if (f.on("--sequence-parallel") && s.tensor.value > 1) f.set("--sequence-parallel", "plan.sequence_parallel", "true");
-  f.without_effect("--sequence-parallel", "there is no tensor axis");
+  if (f.on("--sequence-parallel") && s.tensor.value > 1)
+    f.set("--sequence-parallel", "plan.sequence_parallel", "true");
+  else
+    f.without_effect("--sequence-parallel", "there is no tensor axis");
   hiding(f, s);
   dispatch(f, s);
 }

@@ -112,7 +112,8 @@ void optimizer(MegatronFlags& f) {
     f.set("--clip-grad", "workload.clip_norm", fmt::format("{}", *clip));
   else if (!clip && !f.has("--clip-grad"))
     r.assume("workload.clip_norm", "1.0", "Megatron-LM's default");
-  f.take("--clip-grad", "no clipping");
+  else
+    f.take("--clip-grad", "no clipping");
 }
 
 void dropout(MegatronFlags& f) {
@@ -148,6 +149,7 @@ void schedule(MegatronFlags& f) {
     }
     for (const char* said : {"--lr-decay-iters", "--min-lr", "--lr-warmup-iters", "--lr-warmup-fraction"})
       f.take(said, "[workload.schedule]");
+    if (falls && !f.has("--lr-decay-iters")) f.take("--train-iters", "[workload.schedule]");
   }
   f.without_effect({"--lr-*", "--min-lr", "--train-iters", "--train-samples", "--decoupled-*", "--warmup"},
                    "the learning rate over time changes no step's time or memory");

@@ -31,7 +31,7 @@ TEST_CASE("cli.arguments: what the command line lacks or cannot read", "[error]"
   CHECK(refused("") ==
         "error: a verb is missing [cli.arguments]\n"
         "  Known: plan, estimate, simulate, place, run, compare, explain, calibrate, show, check, study, validate, "
-        "import, checkpoint.\n"
+        "import, export, checkpoint.\n"
         "  orrery --help lists what is accepted.\n");
   CHECK(refused("estimate") ==
         "error: orrery estimate needs PLAN [cli.arguments]\n  orrery estimate --help lists what is accepted.\n");
@@ -177,7 +177,8 @@ TEST_CASE("cli.objective, cli.export, cli.top, cli.threads: choices of plan", "[
         "  Write price_per_gpu_hour into a cluster file of your own, or minimize step-time.\n");
   CHECK(refused(tiny + "--export other --top 0 --threads 5000") ==
         "error: --top is out of range [cli.top]\n  It is 0; from 1 to 10000 is allowed.\n"
-        "error: there is no export to \"other\" [cli.export]\n  Known: megatron.\n"
+        "error: there is no export to \"other\" [cli.export]\n  Known: accelerate, colossal-ai, deepspeed, megatron, "
+        "nanotron, torchtitan.\n"
         "error: --threads is out of range [cli.threads]\n  It is 5000; from 0 to 4096 is allowed.\n");
 }
 
@@ -221,7 +222,7 @@ TEST_CASE("cli.calibration: constants of another device", "[error]") {
 TEST_CASE("cli.kind: what cannot be shown or recognised", "[error]") {
   CHECK(refused("show elephant") ==
         "error: \"elephant\" cannot be shown [cli.kind]\n  Known: model, models, cluster, device, fabric, plan, "
-        "program.\n");
+        "program, framework, frameworks.\n");
   const TemporaryFolder folder;
   write(folder.file("empty"), "");
   CHECK(refused("check " + folder.file("empty")) ==
@@ -363,7 +364,7 @@ TEST_CASE("cli.cluster: a plan without a cluster cannot be priced", "[error]") {
         "microbatch_size = 1\n");
   CHECK(refused("estimate " + folder.file("p.toml")) ==
         "error: the plan names no cluster [cli.cluster]\n"
-        "  Write cluster = \"...\" into the plan; estimate, simulate and explain also take --cluster.\n");
+        "  Write cluster = \"...\" into the plan; most verbs also take --cluster.\n");
   CHECK(run(ORRERY_PROGRAM, "estimate " + folder.file("p.toml") + " --cluster local-cpu").status == 0);
 }
 

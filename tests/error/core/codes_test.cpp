@@ -34,7 +34,7 @@ std::vector<std::string> sources(const std::string& folder) {
 
 const std::string areas =
     "(?:file|library|model|hf|workload|cluster|device|calibration|plan|cli|export|program|report|trace|order|runs|"
-    "fabric|import|checkpoint|gui|lesson)";
+    "fabric|import|checkpoint|gui|lesson|launch|framework)";
 
 /// A code stands before the message, which is a text with a space in it, or one that is made there.
 const std::string before_message = "\"\\s*,\\s*(?:\"[^\" ]* |fmt::format|std::move|std::string|message|what)";
@@ -48,17 +48,19 @@ void add_matches(std::set<std::string>& codes, const std::string& text, const st
 
 std::set<std::string> codes_in_sources() {
   std::set<std::string> codes;
-  for (const char* folder : {"core", "sim", "exec", "cli", "planner", "validate", "gui"}) {
+  for (const char* folder : {"core", "sim", "exec", "cli", "planner", "validate", "gui", "framework"}) {
     // The desktop also names keys of plans beside their values.
     const std::string call = std::string_view(folder) == "gui" ? "error\\((?:[^;]*?,)?\\s*" : "";
+    // Readers of launch files name keys of those files beside their messages.
+    const std::string own = std::string_view(folder) == "framework" ? "(?:launch|framework|export)" : areas;
     for (const std::string& text : sources(folder)) {
-      add_matches(codes, text, call + "\"(" + areas + "\\.[a-z0-9-]+)" + before_message, "");
-      add_matches(codes, text, "code = \"(" + areas + "\\.[a-z0-9-]+)\"", "");
+      add_matches(codes, text, call + "\"(" + own + "\\.[a-z0-9-]+)" + before_message, "");
+      add_matches(codes, text, "code = \"(" + own + "\\.[a-z0-9-]+)\"", "");
     }
   }
-  // Checks of a plan, and the export, give only the end of the code, after the wrong key.
+  // Checks of a plan, and writers of launches, give only the end of the code, after the wrong key.
   for (const auto& [folder, prefix] :
-       std::map<std::string, std::string>{{"core/plan", "plan."}, {"framework/megatron_core", "export."}}) {
+       std::map<std::string, std::string>{{"core/plan", "plan."}, {"framework", "export."}}) {
     for (const std::string& text : sources(folder)) {
       add_matches(codes, text,
                   "(?:error|refuse)\\(\\s*(?:\"[^\"]*\"|[^,()\"]+)\\s*,\\s*\"([a-z][a-z0-9-]*)" + before_message,

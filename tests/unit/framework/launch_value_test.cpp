@@ -73,3 +73,35 @@ TEST_CASE("Aliases that multiply end at a limit", "[framework][launch]") {
   REQUIRE(d.size() == 1);
   CHECK(d.list()[0].code == "launch.size");
 }
+
+TEST_CASE("a name in Python stands for its one literal, or for what is given", "[unit][framework]") {
+  Diagnostics d;
+  const std::string text =
+      "TP = 2\nMODE = \"a\"\nTWO = 1\nTWO = 2\nSUM = TP + 1\ndef f(PP):\n    pass\nPP = 4\nN: int = 3\n"
+      "x = Plugin(tp=TP, two=TWO, sum=SUM, pp=PP, n=N, mode=MODE, args=args.dp, list=[TP, 8])\n";
+  const auto value = [](const LaunchFile& file, const char* key) {
+    const LaunchValue* v = file.find(std::string("Plugin.") + key);
+    REQUIRE(v != nullptr);
+    return v->unknown.empty() ? v->text : "? " + v->unknown;
+  };
+  const auto file = parse_launch_python(text, "a.py", {}, d);
+  REQUIRE(file);
+  CHECK(value(*file, "tp") == "2");
+  CHECK(value(*file, "mode") == "a");
+  CHECK(value(*file, "n") == "3");
+  CHECK(value(*file, "two") == "? TWO");  // nothing says which of the two holds
+  CHECK(value(*file, "sum") == "? SUM");
+  CHECK(value(*file, "pp") == "? PP");  // a parameter hides it
+  CHECK(value(*file, "args") == "? args.dp");
+  REQUIRE(file->find("Plugin.list")->items.size() == 2);
+  CHECK(file->find("Plugin.list")->items[0].text == "2");
+  // A name that stands for a value is spoken of where it is used, and there is its place.
+  CHECK(file->find("TP") == nullptr);
+  CHECK(file->find("Plugin.tp")->position.line == 10);
+  const auto given = parse_launch_python(text, "a.py", {{"TP", "8"}, {"TWO", "True"}, {"args.dp", "16"}}, d);
+  REQUIRE(given);
+  CHECK(value(*given, "tp") == "8");
+  CHECK(given->find("Plugin.two")->kind == LaunchValue::Kind::flag);
+  CHECK(value(*given, "args") == "16");
+  CHECK(d.empty());
+}

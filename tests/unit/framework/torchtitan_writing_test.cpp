@@ -199,9 +199,7 @@ TEST_CASE("torchtitan refuses each thing that it cannot launch", "[framework][to
 
 TEST_CASE("Plans within torchtitan's abilities are never refused", "[framework][torchtitan]") {
   const Framework& titan = *framework_named("torchtitan");
-  const auto keeps = [&](const PlannedRun& run) {
-    return abilities_of(titan, run.model, run.workload).allow(run);
-  };
+  const auto keeps = [&](const PlannedRun& run) { return abilities_of(titan, run.model, run.workload).allow(run); };
   int within = 0, beyond = 0;
   for (const char* model : {"llama-3.1-8b", "qwen3-30b-a3b"}) {
     for (std::uint32_t i = 0; i < 2000; ++i) {
