@@ -98,9 +98,11 @@ bool Condition::holds(const PlannedRun& run, bool idle_too) const {
   const auto all = [&](const LimitedValues& asked, bool wanted) {
     return std::all_of(asked.begin(), asked.end(), [&](const LimitedValues::value_type& entry) {
       const Dimension& d = dimension(entry.first);
-      if (idle_too && !applies(d, run)) return true;
+      const bool idle = !applies(d, run);
+      if (idle && idle_too) return true;
       const auto& values = entry.second;
-      return (std::find(values.begin(), values.end(), d.get(run)) != values.end()) == wanted;
+      const std::uint64_t value = idle ? d.usual : d.get(run);
+      return (std::find(values.begin(), values.end(), value) != values.end()) == wanted;
     });
   };
   return all(one_of, true) && all(none_of, false);

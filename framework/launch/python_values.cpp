@@ -12,7 +12,6 @@
 #include "framework/launch/python_tokens.hpp"
 
 // Literals in Python: keyword arguments of calls, and assignments. Nothing is executed; what is no literal is left out.
-// A name stands for the literal that the file gives it, where it gives it one alone.
 
 namespace orrery {
 namespace {
@@ -27,10 +26,7 @@ class Literals {
 
   bool read() {
     while (!is(Token::Kind::end) && into_.size() < launch_value_limit) statement();
-    if (into_.size() >= launch_value_limit) return false;
-    // A name is spoken of where it is used.
-    std::erase_if(into_, [&](const LaunchValue& v) { return used_.contains(v.key); });
-    return true;
+    return into_.size() < launch_value_limit;
   }
 
  private:
@@ -69,14 +65,7 @@ class Literals {
       // Their brackets hold defaults and bases, not arguments.
       next();
       path();
-      if (is('(')) {
-        const std::size_t from = at_;
-        skip_brackets();
-        // A parameter hides a name of the file.
-        for (std::size_t i = from; i < at_; ++i) {
-          if (t_[i].kind == Token::Kind::name) constants_[t_[i].text] = std::nullopt;
-        }
-      }
+      if (is('(')) skip_brackets();
       return;
     }
     const Position where = now().position;
@@ -88,62 +77,19 @@ class Literals {
     }
     // "x: int = 3" has a type between.
     if (is(':') && now(1).kind == Token::Kind::name && is('=', 2)) next(), next();
-    if (!is('=')) {
-      // "n += 1" and "for n in": the name has more than one value.
-      if (now().kind == Token::Kind::sign && now().text.size() == 2 && now().text[1] == '=' && now().text != "==")
-        constants_[name] = std::nullopt;
-      if (now().kind == Token::Kind::name && now().text == "in") constants_[name] = std::nullopt;
-      return;
-    }
+    if (!is('=')) return;
     next();
-    if (is_call()) {  // its arguments have the name of what is called
-      constants_[name] = std::nullopt;
-      return;
-    }
+    if (is_call()) return;  // its arguments have the name of what is called
     LaunchValue v;
     const std::size_t from = at_;
     const std::size_t values = into_.size();
-    const bool literal = value(v, deepest) && ends_statement();
-    name_constant(name, literal ? &v : nullptr);
-    if (literal) {
+    if (value(v, deepest) && ends_statement()) {
       if (v.position.line == 0) v.position = where;
       add(name, std::move(v), into_);
       return;
     }
     at_ = from;  // no literal: calls in it are looked at
     into_.resize(values);
-  }
-
-  /// Remembers what an assignment gives a name; null is what is computed.
-  void name_constant(const std::string& name, const LaunchValue* v) {
-    const bool known = v != nullptr && v->kind != Kind::table && v->kind != Kind::none;
-    const auto [at, first] = constants_.try_emplace(name);
-    if (first && known) {
-      at->second = *v;
-    } else if (at->second && (!known || at->second->kind != v->kind || at->second->text != v->text)) {
-      at->second = std::nullopt;  // two values, of which nothing says which one holds
-    }
-  }
-
-  /// The literal that a name stands for; false where there is none.
-  bool constant(const std::string& name, LaunchValue& v) {
-    const Position here = v.position;
-    if (const auto at = given_.find(name); at != given_.end()) {
-      used_.insert(name);
-      v.text = at->second;
-      v.kind = v.text == "True" || v.text == "False" ? Kind::flag
-               : is_launch_number(v.text)            ? Kind::number
-                                                     : Kind::text;
-      if (v.kind == Kind::flag) v.text = v.text == "True" ? "true" : "false";
-      return true;
-    }
-    const auto at = constants_.find(name);
-    if (at == constants_.end() || !at->second) return false;
-    used_.insert(name);
-    v = *at->second;
-    v.key.clear();
-    v.position = here;
-    return true;
   }
 
   [[nodiscard]] bool ends_statement() const {
@@ -285,7 +231,6 @@ class Literals {
       return true;
     }
     if (name == "None") return true;
-    if (!is('(') && constant(name, v)) return true;
     if (is('(')) {
       const std::string called(last(name));
       const Position at = v.position;

@@ -11,6 +11,7 @@ void check_all(const char* name, const char* model, const char* file, bool gives
   each_plan(model, order, [&](const PlannedRun& run) {
     if (!is_within(f, run)) return;
     ++within;
+    INFO(write_plan(run));
     const Launched l = written_and_read(f, run, file, gives_batch);
     std::vector<std::string> found = differences(run, l.run->run);
     std::erase_if(found, [&](const std::string& key) {
