@@ -100,9 +100,11 @@ bool Condition::holds(const PlannedRun& run, bool idle_too) const {
       const Dimension& d = dimension(entry.first);
       const bool idle = !applies(d, run);
       if (idle && idle_too) return true;
-      const auto& values = entry.second;
-      const std::uint64_t value = idle ? d.usual : d.get(run);
-      return (std::find(values.begin(), values.end(), value) != values.end()) == wanted;
+      const auto has = [&](std::uint64_t value) {
+        return std::find(entry.second.begin(), entry.second.end(), value) != entry.second.end();
+      };
+      // What does not apply may be read as it stands or as its default.
+      return (has(d.get(run)) == wanted) || (idle && has(d.usual) == wanted);
     });
   };
   return all(one_of, true) && all(none_of, false);

@@ -178,6 +178,7 @@ TEST_CASE("cli.objective, cli.export, cli.top, cli.threads: choices of plan", "[
   CHECK(refused(tiny + "--export other --top 0 --threads 5000") ==
         "error: --top is out of range [cli.top]\n  It is 0; from 1 to 10000 is allowed.\n"
         "error: there is no export to \"other\" [cli.export]\n  Known: accelerate, colossal-ai, deepspeed, megatron, "
+        "megatron-bridge, "
         "nanotron, torchtitan.\n"
         "error: --threads is out of range [cli.threads]\n  It is 5000; from 0 to 4096 is allowed.\n");
 }

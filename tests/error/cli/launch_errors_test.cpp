@@ -77,7 +77,8 @@ TEST_CASE("launch.kind, launch.syntax and import.kind: files that are no launch 
   write(other, "a: 1\nb: 2\n");
   const std::string kinds =
       "accelerate-yaml, axolotl-yaml, colossal-ai-python, deepspeed-json, llama-factory-yaml, llama-factory-v1-yaml, "
-      "megatron-script, megatron-args, nanotron-yaml, torchtitan-toml, torchtitan-flags.\n";
+      "megatron-script, megatron-args, megatron-bridge, megatron-bridge-python, nanotron-yaml, torchtitan-toml, "
+      "torchtitan-flags.\n";
   CHECK(refused("import " + other) ==
         "error: " + other + ": the kind of this file cannot be recognised [import.kind]\n" +
             "  Name it with --as: nccl-topology, nvidia-smi, slurm, astra-sim, dot, nccl-graph, nccl-log, " + kinds);
@@ -216,7 +217,7 @@ TEST_CASE("cli.export and export.*: a target that is none, and one that cannot s
   const TemporaryFolder folder;
   const std::string file = folder.file("plan.toml"), out = folder.file("out");
   write(file, plan);
-  const std::string targets = "accelerate, colossal-ai, deepspeed, megatron, nanotron, torchtitan.\n";
+  const std::string targets = "accelerate, colossal-ai, deepspeed, megatron, megatron-bridge, nanotron, torchtitan.\n";
   CHECK(refused("export " + file) ==
         "error: the plan does not say which program launches it [cli.export]\n  Name one with --to: " + targets);
   CHECK(refused("export " + file + " --to nonsense") ==
