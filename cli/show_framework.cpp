@@ -105,6 +105,13 @@ nlohmann::ordered_json json_of(const Framework& f) {
   return json;
 }
 
+/// "expert not 1, zero=2,3": a condition as a person reads it.
+std::string condition_text(std::string_view words) {
+  std::string out = shortened(words);
+  for (std::size_t at = out.find("=!"); at != std::string::npos; at = out.find("=!")) out.replace(at, 2, " not ");
+  return out;
+}
+
 }  // namespace
 
 int show_frameworks(const CommonFlags& flags) {
@@ -155,7 +162,7 @@ int show_framework(const std::string& name, const CommonFlags& flags) {
   for (const AbilityRule& r : f->rules) {
     out += r.also != nullptr
                ? fmt::format("  {}\n", r.reason)
-               : fmt::format("  with {}: only {}  ({})\n", shortened(r.when), shortened(r.then), r.reason);
+               : fmt::format("  with {}: only {}  ({})\n", condition_text(r.when), condition_text(r.then), r.reason);
   }
   if (!f->abilities_source.empty()) out += fmt::format("\nRead in {}\n", f->abilities_source);
   print_wrapped(out);
