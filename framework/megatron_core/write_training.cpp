@@ -81,8 +81,8 @@ void write_megatron_states(FlagWriter& w) {
     w.refuse("plan.zero_stage", "optimizer", "Megatron-LM's distributed optimizer is Adam only",
              {"Set zero_stage to 0, or use adam."});
   }
-  const DType first = moment_dtype(x, 0), second = moment_dtype(x, 1);
-  const bool narrow = first != state_dtype(x) || second != state_dtype(x);
+  const DType means = moment_dtype(x, 0), squares = moment_dtype(x, 1);
+  const bool narrow = means != state_dtype(x) || squares != state_dtype(x);
   const bool away = w.plan().offload_states.value_or(0) > 0;
   if (!narrow && !away) return;
   if (x.optimizer.kind != OptimizerKind::adam || w.plan().zero_stage != 1) {
@@ -94,8 +94,8 @@ void write_megatron_states(FlagWriter& w) {
   w.flag("--use-precision-aware-optimizer");
   w.flag("--no-store-param-remainders");
   if (!narrow) return;
-  w.flag("--exp-avg-dtype", first == DType::bf16 ? "bf16" : "fp8");
-  w.flag("--exp-avg-sq-dtype", second == DType::bf16 ? "bf16" : "fp16");
+  w.flag("--exp-avg-dtype", means == DType::bf16 ? "bf16" : "fp8");
+  w.flag("--exp-avg-sq-dtype", squares == DType::bf16 ? "bf16" : "fp16");
 }
 
 void write_megatron_training(FlagWriter& w) {
