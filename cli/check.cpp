@@ -137,7 +137,7 @@ class CheckVerb final : public Verb {
         }
         return {};
       case FileKind::launch: {
-        const auto launched = read_launch(text, file_, "auto", launch_options(flags_, std::nullopt), library, d);
+        const auto launched = read_launch(text, file_, "auto", launch_inputs(flags_, std::nullopt), library, d);
         if (!launched) return {};
         for (const LaunchNote& n : launched->notes) {
           if (n.kind != LaunchNote::Kind::not_expressible || flags_.nearest) continue;

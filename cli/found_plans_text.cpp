@@ -121,6 +121,9 @@ void add_decisions(SideBySide& t, const Workload& workload, bool all) {
     t.row("layers of stages", [](P p) { return p.plan.stage_layers ? layers_text(*p.plan.stage_layers) : "auto"; });
   }
   t.row("recompute", [](P p) { return recompute_text(p.plan); });
+  if (t.any([](P p) { return p.plan.loss_chunks > 1; })) {
+    t.row("loss in chunks", [](P p) { return fmt::format("{}", p.plan.loss_chunks); });
+  }
   if (t.any([](P p) { return offloads(p.plan); })) t.row("in host memory", [](P p) { return offloaded_text(p.plan); });
   t.row("ZeRO", [](P p) {
     if (p.plan.zero_stage < 3) return fmt::format("{}", p.plan.zero_stage);

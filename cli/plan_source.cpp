@@ -99,8 +99,8 @@ PlannedRun plan_of_words(const std::string& words, const CommonFlags& flags,
 
 }  // namespace
 
-LaunchOptions launch_options(const CommonFlags& flags, const std::optional<std::string>& cluster) {
-  LaunchOptions out;
+LaunchInputs launch_inputs(const CommonFlags& flags, const std::optional<std::string>& cluster) {
+  LaunchInputs out;
   out.model = flags.model;
   if (cluster) out.cluster = with_nic(*cluster, flags);
   if (cluster && is_path(*cluster)) require_kind(*cluster, {FileKind::cluster});
@@ -123,7 +123,7 @@ LaunchedRun read_launch_file(const std::string& file, const std::string& format,
   const std::optional<std::string> text = read_text(file, d);
   require_none(d);
   std::optional<LaunchedRun> out =
-      read_launch(*text, file, format, launch_options(flags, cluster), library_of(flags), d);
+      read_launch(*text, file, format, launch_inputs(flags, cluster), library_of(flags), d);
   require_none(d);
   if (out->own_model) out->run.model.name = std::filesystem::path(file).stem().string();
   // The plan is for the program that launches it, so that its costs are priced, where the program's writer knows all

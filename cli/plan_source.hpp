@@ -10,7 +10,7 @@
 namespace orrery {
 
 /// What --model, --cluster, --gpus and --set say beside a launch file.
-[[nodiscard]] LaunchOptions launch_options(const CommonFlags&, const std::optional<std::string>& cluster);
+[[nodiscard]] LaunchInputs launch_inputs(const CommonFlags&, const std::optional<std::string>& cluster);
 
 /// Reads a launch file as a plan. `format` is a name of a LaunchFormat, or "auto".
 [[nodiscard]] LaunchedRun read_launch_file(const std::string& file, const std::string& format, const CommonFlags&,

@@ -12,6 +12,7 @@
 #include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
+#include "core/plan/dimension.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/spec/hf_config.hpp"
@@ -102,9 +103,9 @@ std::string heading_text(const PlannedRun& run) { return heading_text(run, Calib
 std::string heading_text(const PlannedRun& run, const CalibrationChoice& prices) {
   const Workload& w = run.workload;
   std::string out = fmt::format("{}\n", run.plan.name.empty() ? "plan" : escaped(run.plan.name));
-  out += fmt::format("  model    {}, {} parameters; batch {} x {} tokens, {}, {}\n", escaped(run.model.name),
+  out += fmt::format("  model    {}, {} parameters; batch {} x {} tokens, {}{}, {}\n", escaped(run.model.name),
                      short_count(static_cast<double>(parameter_count(run.model))), w.global_batch, w.sequence_length,
-                     name_of(w.precision), name_of(w.optimizer.kind));
+                     name_of(w.precision), w.master_weights ? "" : " without fp32 copies", name_of(w.optimizer.kind));
   if (const std::string unread = unread_text(run.model); !unread.empty()) out += fmt::format("           {}\n", unread);
   if (run.cluster) {
     out += fmt::format("  machine  {}, {}; calibration: {}\n", escaped(run.cluster->name),
@@ -338,11 +339,23 @@ std::vector<std::string> differences(const Plan& other, const Plan& plan) {
   static constexpr std::string_view told[] = {"plan.microbatch_size",   "plan.schedule",  "plan.stage_layers",
                                               "plan.sequence_parallel", "plan.recompute", "plan.zero_stage",
                                               "plan.overlap_gradients", "plan.attention"};
-  const std::vector<Decision> mine = decisions(other);
-  for (const Decision& d : decisions(plan)) {
-    if (!d.key.starts_with("plan.") || std::find(std::begin(told), std::end(told), d.key) != std::end(told)) continue;
-    const auto at = std::find_if(mine.begin(), mine.end(), [&](const Decision& m) { return m.key == d.key; });
-    if (at != mine.end()) differ(d.key.substr(5), at->value, d.value);
+  const std::vector<Decision> mine = decisions(other), yours = decisions(plan);
+  const auto value_in = [](const std::vector<Decision>& list, const std::string& key) {
+    const auto at = std::find_if(list.begin(), list.end(), [&](const Decision& d) { return d.key == key; });
+    return at == list.end() ? std::string() : at->value;
+  };
+  for (const Dimension& d : dimensions()) {
+    const std::string key(d.key);
+    if (d.table() != "plan" || std::find(std::begin(told), std::end(told), d.key) != std::end(told)) continue;
+    std::string here = value_in(mine, key), there = value_in(yours, key);
+    if (here.empty() && there.empty()) continue;
+    // A file that leaves out such a key has its default.
+    if (d.said == Said::unless_default) {
+      for (std::string* value : {&here, &there}) {
+        if (value->empty()) *value = text_of(d, d.usual);
+      }
+    }
+    if (!here.empty() && !there.empty()) differ(std::string(d.word()), here, there);
   }
   return out;
 }

@@ -30,14 +30,13 @@ struct Recognised {
 };
 
 std::optional<LaunchFile> parsed(LaunchSyntax syntax, const std::string& text, const std::string& file,
-                                 const LaunchOptions& options, Diagnostics& d) {
+                                 const LaunchInputs& options, Diagnostics& d) {
   switch (syntax) {
     case LaunchSyntax::yaml: return parse_launch_yaml(text, file, d);
     case LaunchSyntax::toml: return parse_launch_toml(text, file, d);
     case LaunchSyntax::flags: return parse_launch_flags(text, file, options.set, d);
     case LaunchSyntax::python: return parse_launch_python(text, file, options.set, d);
   }
-  d.error("launch.kind", fmt::format("{}: no framework here reads files of this syntax yet", file));
   return std::nullopt;
 }
 
@@ -194,7 +193,7 @@ SearchLimits abilities_of(const Framework& framework, const ModelSpec& model, co
 }
 
 std::optional<LaunchedRun> read_launch(std::string text, const std::string& file, std::string_view format,
-                                       const LaunchOptions& options, const Library& library, Diagnostics& d) {
+                                       const LaunchInputs& options, const Library& library, Diagnostics& d) {
   Recognised kind = format_named(format);
   const LaunchSyntax syntax = launch_syntax_of(text, file);
   if (kind.format != nullptr && kind.format->syntax != syntax) {

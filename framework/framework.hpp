@@ -86,7 +86,7 @@ void close_for_framework(PlannedRun&);
 /// Reads a launch file; `format` names its kind, or "auto". Empty after a mistake.
 /// Codes: launch.kind  launch.syntax  launch.value  launch.unknown-key  launch.model  launch.set, and those of check().
 [[nodiscard]] std::optional<LaunchedRun> read_launch(std::string text, const std::string& file, std::string_view format,
-                                                     const LaunchOptions&, const Library&, Diagnostics&);
+                                                     const LaunchInputs&, const Library&, Diagnostics&);
 
 /// Names of all kinds of launch files, as `format` above takes them.
 [[nodiscard]] std::vector<std::string> launch_format_names();

@@ -6,9 +6,9 @@
 
 #include "core/plan/plan_check.hpp"
 #include "core/spec/spec_check.hpp"
-#include "validate/framework.hpp"
 #include "validate/model_of.hpp"
 #include "validate/plan_cells.hpp"
+#include "validate/program_habits.hpp"
 #include "validate/run_cluster.hpp"
 #include "validate/trained_weights.hpp"
 
@@ -18,7 +18,7 @@ namespace {
 std::uint32_t small(std::uint64_t n) { return static_cast<std::uint32_t>(std::min<std::uint64_t>(n, 0xffffffffU)); }
 
 /// The ZeRO stage of a sharding cell.
-std::uint32_t zero_stage(const ShardingCell& cell, const Framework& framework) {
+std::uint32_t zero_stage(const ShardingCell& cell, const ProgramHabits& framework) {
   switch (cell.kind) {
     case ShardingCell::Kind::unstated: return framework.zero_stage;
     case ShardingCell::Kind::plain: return framework.distributed_optimizer ? 1 : 0;
@@ -45,7 +45,7 @@ class Expression {
   void filled(const char* column) { out_.filled.emplace_back(column); }
 
   bool parts() {
-    framework_ = framework_of(run_);
+    framework_ = habits_of(run_);
     if (framework_ == nullptr) {
       return refuse(run_.framework.empty() ? "not published: framework"
                                            : fmt::format("there is no rule for the framework {}", run_.framework));
@@ -219,7 +219,7 @@ class Expression {
 
   const MeasuredRun& run_;
   const Library& library_;
-  const Framework* framework_ = nullptr;
+  const ProgramHabits* framework_ = nullptr;
   ExpressedRun out_;
   std::uint64_t tensor_ = 1, pipeline_ = 1, chunks_ = 1, context_ = 1, expert_ = 1, data_ = 1;
 };

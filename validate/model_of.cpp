@@ -83,7 +83,7 @@ NamedModel shipped_in_sizes(ModelSpec m, const MeasuredRun& run) {
 }
 
 /// A decoder with the sizes of the row, whose family follows from the activation.
-NamedModel decoder_of(const MeasuredRun& run, const Framework& framework, const Library& library) {
+NamedModel decoder_of(const MeasuredRun& run, const ProgramHabits& framework, const Library& library) {
   NamedModel out;
   std::string missing;
   const auto need = [&](const char* column, bool there) {
@@ -124,7 +124,7 @@ NamedModel decoder_of(const MeasuredRun& run, const Framework& framework, const 
 
 }  // namespace
 
-NamedModel model_of(const MeasuredRun& run, const Framework& framework, const Library& library) {
+NamedModel model_of(const MeasuredRun& run, const ProgramHabits& framework, const Library& library) {
   std::optional<ModelSpec> shipped;
   if (const std::string name = shipped_model_named(run.model, library.models()); !name.empty()) {
     Diagnostics d;

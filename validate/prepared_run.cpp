@@ -8,8 +8,8 @@
 #include "sim/cost/cost_model.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "validate/expressed_run.hpp"
-#include "validate/framework.hpp"
 #include "validate/measured_memory.hpp"
+#include "validate/program_habits.hpp"
 #include "validate/validation.hpp"
 
 namespace orrery {
@@ -50,8 +50,8 @@ std::variant<PreparedRun, std::string> prepare(const MeasuredRun& row, const Lib
   out.run.plan = resolve(out.run.plan, out.run.model, out.run.workload, *out.run.cluster, out.calibration).plan;
   out.program = lower(out.run.model, out.run.workload, out.run.plan);
   out.labels = labels_of(row, out.calibration.name);
-  out.allocator.expandable = framework_of(row)->expandable_segments;
-  out.memory = memory_of(row, *framework_of(row), out.calibration.memory ? out.calibration.memory->workspace : Bytes{});
+  out.allocator.expandable = habits_of(row)->expandable_segments;
+  out.memory = memory_of(row, *habits_of(row), out.calibration.memory ? out.calibration.memory->workspace : Bytes{});
   if (keeps_products(row)) {
     out.memory.kept_products = kept_products(row, out.run);
     Plan plan = out.run.plan;

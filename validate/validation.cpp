@@ -8,9 +8,9 @@
 #include <map>
 #include <variant>
 
-#include "validate/framework.hpp"
 #include "validate/measured_memory.hpp"
 #include "validate/prepared_run.hpp"
+#include "validate/program_habits.hpp"
 #include "validate/trained_weights.hpp"
 
 namespace orrery {
@@ -63,7 +63,7 @@ Outcome predicted(const MeasuredRun& row, const Library& library, const std::vec
   out.gpu = row.gpu;
   out.source = row.source;
   out.precision = row.precision;
-  out.framework = framework_of(row)->name;
+  out.framework = habits_of(row)->name;
   out.step = step_time(p, costs_of(costs, p.labels));
   if (p.measured) out.time = PredictedMeasured{out.step, *p.measured, error_pct(out.step, *p.measured)};
   out.work = work_of(row);

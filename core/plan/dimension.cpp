@@ -72,6 +72,13 @@ const Dimension& dimension(std::string_view key) {
 
 bool is_named(const Dimension& d) { return !d.names.empty(); }
 
+bool is_called(const Dimension& d, std::string_view word) {
+  constexpr std::string_view kind = ".kind";
+  if (d.key.ends_with(kind))
+    return d.key == word || d.key.substr(0, d.key.size() - kind.size()).ends_with("." + std::string(word));
+  return d.key == word || d.word() == word || std::find(d.aliases.begin(), d.aliases.end(), word) != d.aliases.end();
+}
+
 bool applies(const Dimension& d, const PlannedRun& run) { return d.applies == nullptr || d.applies(run); }
 
 bool put(PlannedRun& run, const Dimension& d, std::uint64_t value, std::string& reason) {

@@ -72,6 +72,9 @@ using Dimensions = std::span<const Dimension>;
 /// The same where the key is known to be in the table.
 [[nodiscard]] const Dimension& dimension(std::string_view key);
 
+/// Whether a word means the dimension: its key, the last word of it, or an alias. A kind goes by what it is the kind
+/// of: "optimizer".
+[[nodiscard]] bool is_called(const Dimension&, std::string_view word);
 /// Whether a person turns this dimension; the other ones follow from it, or stand in files only.
 [[nodiscard]] inline bool is_turned(const Dimension& d) { return d.label != nullptr; }
 [[nodiscard]] bool applies(const Dimension&, const PlannedRun&);

@@ -84,6 +84,7 @@ std::vector<Dimension> run_dimensions() {
                  std::string&) { return run.workload.global_batch = value, true; },
        .values = [](const PlannedRun&) { return doublings(1, 65'536); }},
       {.key = "workload.sequence",
+       .aliases = {"seq"},
        .group = DimensionGroup::workload,
        .kind = count,
        .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Sequence"),

@@ -118,6 +118,7 @@ std::vector<Dimension> state_dimensions() {
           "plan.activations_tier", QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Activations go to"),
           QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Where offloaded activations wait.")),
       {.key = "plan.zero_stage",
+       .aliases = {"zero"},
        .group = DimensionGroup::memory,
        .kind = count,
        .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "ZeRO stage"),

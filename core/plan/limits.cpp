@@ -27,8 +27,7 @@ bool is_meant(const Dimension& d, std::string_view word) {
   if (!is_searched(d)) return false;
   if (word == "offload") return d.kind == DimensionKind::share;
   if (word == "disks") return d.key.ends_with("_tier");
-  if (word == "zero") return d.key == "plan.zero_stage";
-  return d.word() == word || std::find(d.aliases.begin(), d.aliases.end(), word) != d.aliases.end();
+  return is_called(d, word);
 }
 
 /// Plans that a search looks at have no value "auto".
@@ -100,11 +99,9 @@ bool Condition::holds(const PlannedRun& run, bool idle_too) const {
       const Dimension& d = dimension(entry.first);
       const bool idle = !applies(d, run);
       if (idle && idle_too) return true;
-      const auto has = [&](std::uint64_t value) {
-        return std::find(entry.second.begin(), entry.second.end(), value) != entry.second.end();
-      };
-      // What does not apply may be read as it stands or as its default.
-      return (has(d.get(run)) == wanted) || (idle && has(d.usual) == wanted);
+      const std::uint64_t value = idle ? d.usual : d.get(run);
+      const bool named = std::find(entry.second.begin(), entry.second.end(), value) != entry.second.end();
+      return named == wanted;
     });
   };
   return all(one_of, true) && all(none_of, false);
@@ -172,9 +169,11 @@ SearchLimits limits_of(std::string_view text, Diagnostics& out, Dimensions table
       good = true;
     }
     if (good) continue;
-    std::vector<std::string_view> words{"offload", "disks", "zero"};
+    std::vector<std::string_view> words{"offload", "disks"};
     for (const Dimension& d : table) {
-      if (is_searched(d)) words.push_back(d.word());
+      if (!is_searched(d)) continue;
+      words.push_back(d.word());
+      words.insert(words.end(), d.aliases.begin(), d.aliases.end());
     }
     std::sort(words.begin(), words.end());
     words.erase(std::unique(words.begin(), words.end()), words.end());

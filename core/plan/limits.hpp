@@ -17,8 +17,8 @@ using LimitedValues = std::map<std::string, std::vector<std::uint64_t>, std::les
 /// What is asked of a run's values: each key's is one of these, and none of those.
 struct Condition {
   LimitedValues one_of, none_of;
-  /// Whether it holds. A dimension that does not apply to the run counts as it stands and as its default; with
-  /// `idle_too` it meets whatever is asked of it.
+  /// Whether it holds. A dimension that does not apply to the run has its default; with `idle_too` it meets whatever is
+  /// asked of it.
   [[nodiscard]] bool holds(const PlannedRun&, bool idle_too) const;
   [[nodiscard]] bool asks_nothing() const { return one_of.empty() && none_of.empty(); }
   /// A key that it asks of, for messages.

@@ -32,13 +32,7 @@ std::vector<Word> words_of(std::string_view text) {
 
 bool is_put(const Dimension& d) { return d.kind != DimensionKind::written; }
 
-bool is_meant(const Dimension& d, std::string_view word) {
-  if (!is_put(d)) return false;
-  if (word == "zero") return d.key == "plan.zero_stage";
-  if (word == "seq") return d.key == "workload.sequence";
-  if (word == "optimizer") return d.key == "workload.optimizer.kind";
-  return d.key == word || d.word() == word || std::find(d.aliases.begin(), d.aliases.end(), word) != d.aliases.end();
-}
+bool is_meant(const Dimension& d, std::string_view word) { return is_put(d) && is_called(d, word); }
 
 /// The value of a word; "off" is an axis of one rank, and elsewhere the first value.
 std::optional<std::uint64_t> value_of(const Dimension& d, const std::string& text, std::string& why) {

@@ -59,6 +59,7 @@ std::optional<Workload> read_workload(TomlTable& t) {
   Workload w;
   w.origin = t.origin();
   t.also("batch", "gbs");
+  t.also("sequence", "seq");
   t.read("batch", w.global_batch, {1, max_batch});
   t.read("sequence", w.sequence_length, {1, max_sequence});
   t.read_enum("precision", precision_names(), w.precision, Need::optional);

@@ -5,14 +5,13 @@
 
 #include "framework/axolotl/yaml.hpp"
 #include "framework/trainer/keys.hpp"
+#include "framework/trainer/loss.hpp"
 
 // Plugins, by the package that a name ends behind: "axolotl.integrations.liger.LigerPlugin" is liger.
 // Source: axolotl-ai-cloud/axolotl@067b021c src/axolotl/integrations.
 
 namespace orrery {
 namespace {
-
-constexpr std::string_view whole_logits = "the logits of all positions at once";
 
 /// Plugins that change no step in a plan, or that only turn on keys which are read elsewhere.
 constexpr std::array harmless{"liger", "kernels", "expert_parallel", "lm_eval", "swanlab", "cut_cross_entropy"};
@@ -50,18 +49,18 @@ void read_axolotl_plugins(LaunchReading& r) {
   r.without_effect({"plugins"}, "of kernels, logs and evaluation");
   const auto cut = r.toggle("cut_cross_entropy");
   if (cut.value_or(cuts)) {
-    r.refuse(cut ? "cut_cross_entropy" : "plugins", "a loss that never holds all logits is not in plans yet",
-             std::string(whole_logits));
+    refuse_fused_loss(r, cut ? "cut_cross_entropy" : "plugins");
   } else if (cut) {
     r.without_effect("cut_cross_entropy", "it is off");
   }
-  for (const char* key : {"liger_fused_linear_cross_entropy", "chunked_cross_entropy"}) {
-    const auto on = r.toggle(key);
-    if (on.value_or(false))
-      r.refuse(key, "a loss in chunks of positions is not in plans yet", std::string(whole_logits));
-    else if (on)
-      r.without_effect(key, "it is off");
+  if (r.toggle("liger_fused_linear_cross_entropy").value_or(false)) {
+    put_liger_loss(r, "liger_fused_linear_cross_entropy");
   }
+  // The loss gets all logits, and casts a piece of them at a time.
+  if (r.toggle("chunked_cross_entropy").value_or(false)) {
+    r.refuse("chunked_cross_entropy", "a loss that casts logits piece by piece is not in plans", "logits of one type");
+  }
+  r.without_effect({"chunked_cross_entropy"}, "it is off");
   r.without_effect({"liger_*", "chunked_cross_entropy_num_chunks", "use_scattermoe", "use_sonicmoe", "expert_backend",
                     "moe_*", "nonexpert_quantization", "nvfp4_merge_*", "dsv4_*", "gemma4_*", "use_dsv4_kernels",
                     "use_glm_dsa_kernels", "experts_implementation", "use_kernels", "fused_attn_kernel",

@@ -108,7 +108,7 @@ bool keeps_masters(const LaunchReading& r, const TrainerSharding& sharding) {
 }
 
 /// The numbers' types. Without a word, axolotl takes bf16 where the GPU has it.
-TrainedWeights read_precision(LaunchReading& r, const TrainerSharding& sharding) {
+WeightStorage read_precision(LaunchReading& r, const TrainerSharding& sharding) {
   const auto fp8 = r.toggle("fp8"), fp16 = r.toggle("fp16"), float16 = r.toggle("float16"),
              bfloat16 = r.toggle("bfloat16"), float32 = r.toggle("float32");
   const auto bf16 = r.word("bf16", {"true", "false", "auto", "full"});
@@ -136,10 +136,10 @@ TrainedWeights read_precision(LaunchReading& r, const TrainerSharding& sharding)
       "another type is in force");
 
   put_trainer_gradients(r, sharding, precision);
-  if (keeps_masters(r, sharding) || precision == "fp32" || precision == "fp16") return TrainedWeights::f32;
+  if (keeps_masters(r, sharding) || precision == "fp32" || precision == "fp16") return WeightStorage::f32;
   r.assume("workload.gradient_dtype", "\"bf16\"", "gradients have the type of the weights");
   r.assume("workload.master_weights", "false", "weights are loaded in bf16, and updated as they are");
-  return TrainedWeights::bf16;
+  return WeightStorage::bf16;
 }
 
 }  // namespace
@@ -172,7 +172,7 @@ void read_axolotl_yaml(LaunchReading& r) {
   bound_sequence(r, packed);
   if (r.value("dp_shard_size") != nullptr) r.take("dp_shard_size", "ranks that shard");
 
-  const TrainedWeights weights = read_precision(r, sharding);
+  const WeightStorage weights = read_precision(r, sharding);
   read_trainer_optimizer(r, "optimizer", weights);
   read_trainer_schedule(r, "lr_scheduler");
   read_axolotl_memory(r);

@@ -42,7 +42,7 @@ class Writer {
   [[nodiscard]] bool ring() const { return size(Axis::context) > 1 && p_.context == ContextAlgorithm::ring; }
   [[nodiscard]] bool stages() const { return size(Axis::pipeline) > 1; }
   /// ZeRO's stage; 0 where no ranks share states.
-  [[nodiscard]] std::uint32_t zero() const { return shard_axes_of(p_).count > 0 ? p_.zero_stage : 0; }
+  [[nodiscard]] std::uint32_t zero() const { return zero_in_force(p_); }
   template <class T>
   void argument(const char* name, const T& value) {
     arguments_ += fmt::format("    {}={},\n", name, value);

@@ -64,17 +64,13 @@ bool has_name(std::string_view text, std::string_view name) {
   return false;
 }
 
-bool is_named_by(const Dimension& d, std::string_view word) {
-  return d.key == word || d.word() == word || std::find(d.aliases.begin(), d.aliases.end(), word) != d.aliases.end();
-}
-
 }  // namespace
 
 bool LaunchedRun::has(LaunchNote::Kind kind) const {
   return std::any_of(notes.begin(), notes.end(), [&](const LaunchNote& n) { return n.kind == kind; });
 }
 
-LaunchReading::LaunchReading(const LaunchFile& file, const LaunchOptions& options, const Library& library,
+LaunchReading::LaunchReading(const LaunchFile& file, const LaunchInputs& options, const Library& library,
                              Diagnostics& d)
     : file_(file), options_(options), library_(library), diagnostics_(d), mistakes_before_(d.size()) {
   if (!options.model) return;
@@ -248,7 +244,7 @@ std::uint64_t LaunchReading::plan_number(std::string_view plan_key, std::uint64_
 std::optional<std::uint64_t> LaunchReading::given(std::string_view plan_key) {
   const Dimension* d = dimension_named(plan_key);
   for (const auto& [name, text] : options_.set) {
-    if (name != plan_key && (d == nullptr || !is_named_by(*d, name))) continue;
+    if (name != plan_key && (d == nullptr || !is_called(*d, name))) continue;
     used_set_.push_back(name);
     std::uint64_t out = 0;
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), out);
@@ -347,7 +343,7 @@ std::optional<LaunchedRun> LaunchReading::finish(std::string framework, std::str
   report_unknown();
   for (const auto& [name, ignored] : options_.set) {
     const bool plan_key =
-        std::any_of(dimensions().begin(), dimensions().end(), [&](const Dimension& d) { return is_named_by(d, name); });
+        std::any_of(dimensions().begin(), dimensions().end(), [&](const Dimension& d) { return is_called(d, name); });
     if (std::find(used_set_.begin(), used_set_.end(), name) != used_set_.end()) continue;
     // A variable of a script, or a name in Python.
     const bool names = file_.syntax == LaunchSyntax::flags || file_.syntax == LaunchSyntax::python;

@@ -16,7 +16,7 @@
 namespace orrery {
 
 /// What a person says beside the file.
-struct LaunchOptions {
+struct LaunchInputs {
   std::optional<std::string> model;    ///< reference, where the file does not describe or name one, or in its place
   std::optional<std::string> cluster;  ///< reference
   std::optional<std::uint32_t> gpus;
@@ -57,13 +57,13 @@ struct LaunchedRun {
 /// Values of plan keys are TOML: "8", "\"interleaved\"", "true", "[4, 4]". A key that is set twice has the later value.
 class LaunchReading {
  public:
-  LaunchReading(const LaunchFile& file, const LaunchOptions& options, const Library& library, Diagnostics&);
+  LaunchReading(const LaunchFile& file, const LaunchInputs& options, const Library& library, Diagnostics&);
 
   [[nodiscard]] const LaunchFile& file() const { return file_; }
   /// Puts other values in place of the file's, as where it names another file whose values come before its own. Values
   /// of other files have no position. To be called before anything is said of a key.
   void put_values(std::vector<LaunchValue> values) { file_.values = std::move(values); }
-  [[nodiscard]] const LaunchOptions& options() const { return options_; }
+  [[nodiscard]] const LaunchInputs& options() const { return options_; }
   [[nodiscard]] const Library& library() const { return library_; }
   [[nodiscard]] Diagnostics& diagnostics() { return diagnostics_; }
 
@@ -138,7 +138,7 @@ class LaunchReading {
   void report_unknown();
 
   LaunchFile file_;
-  const LaunchOptions& options_;
+  const LaunchInputs& options_;
   const Library& library_;
   Diagnostics& diagnostics_;
   std::size_t mistakes_before_;

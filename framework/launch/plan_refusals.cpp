@@ -146,4 +146,6 @@ void PlanRefusals::single(Axis axis, const char* why) {
          {fmt::format("{} is {}; {}.", name_of(axis), run_.plan.mesh.size(axis), why)});
 }
 
+std::uint32_t zero_in_force(const Plan& plan) { return shard_axes_of(plan).empty() ? 0 : plan.zero_stage; }
+
 }  // namespace orrery

@@ -72,4 +72,7 @@ class PlanRefusals {
   std::size_t before_;
 };
 
+/// The stage of ZeRO that takes effect: 0 where no ranks share weights.
+[[nodiscard]] std::uint32_t zero_in_force(const Plan&);
+
 }  // namespace orrery

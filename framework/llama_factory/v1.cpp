@@ -3,6 +3,7 @@
 #include "framework/launch/model_names.hpp"
 #include "framework/llama_factory/yaml.hpp"
 #include "framework/trainer/keys.hpp"
+#include "framework/trainer/loss.hpp"
 #include "framework/trainer/model_kind.hpp"
 #include "framework/trainer/optimizer.hpp"
 #include "framework/trainer/sharding.hpp"
@@ -142,7 +143,7 @@ void read_llama_factory_v1_yaml(LaunchReading& r) {
   // torch.optim.AdamW's default, which LLaMA-Factory leaves as it is (core/base_trainer.py).
   r.assume("workload.optimizer.weight_decay", "0.01", "PyTorch's default");
   // Weights are cast to f32 before they are shared out (core/model_engine.py).
-  read_trainer_optimizer(r, "optim", TrainedWeights::f32);
+  read_trainer_optimizer(r, "optim", WeightStorage::f32);
   read_trainer_schedule(r, "lr_scheduler_config.name");
   const auto attention = r.text("flash_attn");
   if (attention) r.set("flash_attn", "plan.attention", *attention == "eager" ? "\"unfused\"" : "\"flash\"");
@@ -153,8 +154,7 @@ void read_llama_factory_v1_yaml(LaunchReading& r) {
   else
     r.assume("plan.recompute", "\"full\"", "LLaMA-Factory's default");
   if (r.text("kernel_config.name").value_or("").find("liger") != std::string::npos) {
-    r.refuse("kernel_config.name", "a loss in chunks of positions is not in plans yet",
-             "the logits of all positions at once");
+    put_liger_loss(r, "kernel_config.name");
   }
   r.without_effect({"kernel_config*"}, "of kernels, which are priced with the software");
   r.without_effect({"train_dataset",

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "framework/trainer/loss.hpp"
 #include "framework/trainer/optimizer.hpp"
 #include "framework/trainer/sharding.hpp"
 
@@ -46,7 +47,7 @@ void bound_sequence(LaunchReading& r) {
 }
 
 /// Trained weights are cast to f32 before training, but for pure_bf16 (src/llamafactory/model/adapter.py).
-std::string read_precision(LaunchReading& r, TrainedWeights& weights) {
+std::string read_precision(LaunchReading& r, WeightStorage& weights) {
   const bool bf16 = r.toggle("bf16").value_or(false), fp16 = r.toggle("fp16").value_or(false),
              pure = r.toggle("pure_bf16").value_or(false), fp8 = r.toggle("fp8").value_or(false);
   const bool tf32 = r.toggle("tf32").value_or(false);
@@ -57,7 +58,7 @@ std::string read_precision(LaunchReading& r, TrainedWeights& weights) {
   else
     r.set(fp8 ? "fp8" : pure ? "pure_bf16" : bf16 ? "bf16" : "fp16", "workload.precision", value);
   if (pure) {
-    weights = TrainedWeights::bf16;
+    weights = WeightStorage::bf16;
     r.assume("workload.gradient_dtype", "\"bf16\"", "gradients have the type of the weights");
     r.set("pure_bf16", "workload.master_weights", "false");
   }
@@ -70,7 +71,7 @@ std::string read_precision(LaunchReading& r, TrainedWeights& weights) {
   return precision;
 }
 
-void read_optimizer(LaunchReading& r, TrainedWeights weights) {
+void read_optimizer(LaunchReading& r, WeightStorage weights) {
   read_trainer_optimizer(r, "optim", weights);
   for (const char* key : {"use_galore", "use_apollo", "use_adam_mini", "use_muon"}) {
     if (r.toggle(key).value_or(false))
@@ -126,7 +127,7 @@ void read_llama_factory_yaml(LaunchReading& r) {
   if (const auto name = r.text("model_name_or_path")) r.model_named("model_name_or_path", *name);
 
   LaunchSizes sizes;
-  TrainedWeights weights = TrainedWeights::f32;
+  WeightStorage weights = WeightStorage::f32;
   const std::string precision = read_precision(r, weights);
   const bool megatron = runs_on_megatron(r.file());
   if (megatron)
@@ -140,8 +141,7 @@ void read_llama_factory_yaml(LaunchReading& r) {
   read_attention(r);
   read_recomputation(r, megatron);
   if (r.toggle("enable_liger_kernel").value_or(false) || r.toggle("use_liger_kernel").value_or(false)) {
-    r.refuse(r.value("enable_liger_kernel") != nullptr ? "enable_liger_kernel" : "use_liger_kernel",
-             "a loss in chunks of positions is not in plans yet", "the logits of all positions at once");
+    put_liger_loss(r, r.value("enable_liger_kernel") != nullptr ? "enable_liger_kernel" : "use_liger_kernel");
   }
   r.without_effect({"enable_liger_kernel", "use_liger_kernel", "liger_kernel_config*"}, "it is off");
   if (r.toggle("use_unsloth").value_or(false)) {

@@ -8,7 +8,7 @@ namespace orrery {
 /// Whether a file is a LLaMA-Factory configuration: it names a model as transformers do, beside a key that only such
 /// files have.
 [[nodiscard]] bool is_llama_factory_yaml(const LaunchFile&);
-/// Reads it (docs/frameworks/llama_factory.md).
+/// Reads it (docs/frameworks/llama-factory.md).
 void read_llama_factory_yaml(LaunchReading&);
 
 /// The same for the configurations of its second version, whose keys are others.

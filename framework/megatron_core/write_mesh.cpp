@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/plan/plan_names.hpp"
+#include "framework/launch/plan_refusals.hpp"
 #include "framework/megatron_core/flag_writer.hpp"
 
 namespace orrery {
@@ -101,17 +102,17 @@ void experts(FlagWriter& w) {
 
 void sharding(FlagWriter& w) {
   const Plan& plan = w.plan();
-  const std::uint32_t r = w.size(Axis::replica);
-  if (plan.zero_stage == 0 && r > 1) {
+  const std::uint32_t zero = zero_in_force(plan), r = w.size(Axis::replica);
+  if (zero == 0 && r > 1) {
     w.refuse("mesh.replica", "replica", "without shards there are no copies of shards",
              {"Set replica to 1, and data to the product of both."});
   }
-  if (plan.zero_stage == 1) w.flag("--use-distributed-optimizer");
-  if (plan.zero_stage > 1) {
+  if (zero == 1) w.flag("--use-distributed-optimizer");
+  if (zero > 1) {
     w.flag("--use-megatron-fsdp");
-    w.flag("--data-parallel-sharding-strategy", plan.zero_stage == 2 ? "optim_grads" : "optim_grads_params");
+    w.flag("--data-parallel-sharding-strategy", zero == 2 ? "optim_grads" : "optim_grads_params");
     w.flag("--ckpt-format", "fsdp_dtensor");
-    const bool usual = plan.zero_stage == 2 || (plan.reshard_after_forward && plan.prefetch == 1);
+    const bool usual = zero == 2 || (plan.reshard_after_forward && plan.prefetch == 1);
     if (!usual || plan.parameter_chunk != Bytes() || w.size(Axis::pipeline) > 1 || !*plan.overlap_gradients) {
       w.refuse("plan.zero_stage", "zero",
                "Megatron-FSDP gathers whole layers ahead, frees them after use, reduces beside the backward pass, and "
@@ -122,9 +123,9 @@ void sharding(FlagWriter& w) {
   }
   if (r > 1) w.flag("--num-distributed-optimizer-instances", r);
   const std::uint32_t copies = w.size(Axis::data) * w.size(Axis::expert) * w.size(Axis::context) * r;
-  if ((copies > 1 || plan.zero_stage > 1) && *plan.overlap_gradients) {
+  if ((copies > 1 || zero > 1) && *plan.overlap_gradients) {
     w.flag("--overlap-grad-reduce");
-    if (plan.zero_stage > 1) return;
+    if (zero > 1) return;
     // Counted in gradients, not in bytes.
     const double bytes = static_cast<double>(size_of(gradient_dtype(w.workload())));
     w.flag("--ddp-bucket-size", static_cast<std::uint64_t>(plan.gradient_bucket->base() / bytes));

@@ -1,5 +1,6 @@
 #include "core/plan/plan_names.hpp"
 #include "core/spec/spec_files.hpp"
+#include "framework/launch/plan_refusals.hpp"
 #include "framework/megatron_core/flag_writer.hpp"
 
 namespace orrery {
@@ -77,7 +78,7 @@ void optimizer(FlagWriter& w) {
 
 void write_megatron_states(FlagWriter& w) {
   const Workload& x = w.workload();
-  if (x.optimizer.kind == OptimizerKind::sgd && w.plan().zero_stage > 0) {
+  if (x.optimizer.kind == OptimizerKind::sgd && zero_in_force(w.plan()) > 0) {
     w.refuse("plan.zero_stage", "optimizer", "Megatron-LM's distributed optimizer is Adam only",
              {"Set zero_stage to 0, or use adam."});
   }
@@ -85,12 +86,15 @@ void write_megatron_states(FlagWriter& w) {
   const bool narrow = means != state_dtype(x) || squares != state_dtype(x);
   const bool away = w.plan().offload_states.value_or(0) > 0;
   if (!narrow && !away) return;
-  if (x.optimizer.kind != OptimizerKind::adam || w.plan().zero_stage != 1) {
+  // Where no ranks share weights, the optimizer that knows of types is there all the same.
+  const bool alone = shard_axes_of(w.plan()).empty();
+  if (x.optimizer.kind != OptimizerKind::adam || (!alone && w.plan().zero_stage != 1)) {
     w.refuse("workload.moment_dtype", "optimizer",
              "Megatron-LM keeps narrow or offloaded states with Adam's distributed optimizer alone",
              {"Use adam and zero_stage 1, or leave out moment_dtype and offload_states."});
     return;
   }
+  if (alone) w.flag("--use-distributed-optimizer");
   w.flag("--use-precision-aware-optimizer");
   w.flag("--no-store-param-remainders");
   if (!narrow) return;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/launch/plan_refusals.hpp"
 #include "framework/nanotron/writing.hpp"
 
 namespace orrery {
@@ -105,7 +106,7 @@ class Writer {
     const LearningRateSchedule& s = workload_.schedule;
     const bool constant = s.kind == ScheduleKind::constant;
     table(0, "optimizer");
-    line(1, "zero_stage", shard_axes_of(plan_).empty() ? 0 : plan_.zero_stage);
+    line(1, "zero_stage", zero_in_force(plan_));
     line(1, "weight_decay", real(o.weight_decay));
     line(1, "clip_grad", workload_.clip_norm ? real(*workload_.clip_norm) : "null");
     line(1, "accumulate_grad_in_fp32", true);

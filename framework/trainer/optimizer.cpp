@@ -56,11 +56,11 @@ std::string lowered(std::string text) {
   return text;
 }
 
-void put_moments(LaunchReading& r, std::string_view key, std::string_view moments, TrainedWeights weights) {
+void put_moments(LaunchReading& r, std::string_view key, std::string_view moments, WeightStorage weights) {
   std::string type(moments);
-  if (moments == "weights") type = weights == TrainedWeights::bf16 ? "bf16" : "";
+  if (moments == "weights") type = weights == WeightStorage::bf16 ? "bf16" : "";
   // Moments in f32 are what plans with weights in f32 have anyway.
-  if (type.empty() || (type == "f32" && weights == TrainedWeights::f32)) return;
+  if (type.empty() || (type == "f32" && weights == WeightStorage::f32)) return;
   if (r.value(key) != nullptr)
     r.set(key, "workload.moment_dtype", "\"" + type + "\"");
   else
@@ -77,7 +77,7 @@ void put_number(LaunchReading& r, const char* key, const char* plan_key, const c
 
 }  // namespace
 
-void read_trainer_optimizer(LaunchReading& r, std::string_view key, TrainedWeights weights) {
+void read_trainer_optimizer(LaunchReading& r, std::string_view key, WeightStorage weights) {
   const std::string name = lowered(r.text(key).value_or("adamw_torch"));
   std::string_view kind = "adam";
   const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& known) { return known.name == name; });

@@ -7,12 +7,12 @@
 namespace orrery {
 
 /// The type in which the run keeps the weights that the optimizer updates.
-enum class TrainedWeights { f32, bf16 };
+enum class WeightStorage { f32, bf16 };
 
 /// Reads the optimizer that `key` names, one of transformers' OptimizerNames or of axolotl's own, and the Trainer's
 /// numbers: learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon, max_grad_norm. Adam's moments are kept
 /// in the type of the weights. Optimizers that plans do not have are refused; the nearest is Adam.
-void read_trainer_optimizer(LaunchReading&, std::string_view key, TrainedWeights);
+void read_trainer_optimizer(LaunchReading&, std::string_view key, WeightStorage);
 
 /// Refuses an optimizer that another key turns on ("use_galore"); the nearest is Adam.
 void refuse_optimizer(LaunchReading&, std::string_view key, std::string_view name);

@@ -112,7 +112,7 @@ std::string plan(std::string_view bytes) {
 /// A launch file of any framework; what it leaves open is given, so that plans are built and checked.
 std::string launch(std::string_view bytes, const char* file) {
   Diagnostics diagnostics;
-  LaunchOptions options;
+  LaunchInputs options;
   options.model = "llama-3-8b";
   options.gpus = 8;
   const auto value = read_launch(std::string(bytes), file, "auto", options, Library(library_path()), diagnostics);

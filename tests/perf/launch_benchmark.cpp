@@ -30,7 +30,7 @@ PlannedRun launched(const Library& library) {
   Diagnostics wrong;
   const std::optional<std::string> text = read_text(script, wrong);
   if (!text) give_up(wrong);
-  LaunchOptions options;
+  LaunchInputs options;
   options.model = ORRERY_SOURCE_DIR "/models/hf/llama-3-70b/config.json";
   options.cluster = "dgx-h100";
   std::optional<LaunchedRun> out = read_launch(*text, script, "auto", options, library, wrong);

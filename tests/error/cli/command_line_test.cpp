@@ -2,22 +2,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/support/program_run.hpp"
+#include "tests/error/cli/refused.hpp"
 
 // Wrong command lines: the status, and the exact text that a person sees.
 
 using namespace orrery::test;
 
 namespace {
-
-/// Standard error of a run that must end with `status` and print nothing else.
-std::string refused(const std::string& arguments, int status = 2) {
-  const Ran ran = run(ORRERY_PROGRAM, arguments);
-  CAPTURE(arguments);
-  CHECK(ran.status == status);
-  CHECK(ran.out == "");
-  return ran.err;
-}
 
 const std::string tiny = "plan --model tiny-gpt --cluster local-cpu --gpus 4 --batch 16 --seq 128 --precision fp32 ";
 

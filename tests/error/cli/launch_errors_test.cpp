@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tests/support/program_run.hpp"
+#include "tests/error/cli/refused.hpp"
 
 // Launch files of other programs that are wrong, and wrong words about right ones: the status, and the exact text that
 // a person sees.
@@ -11,15 +11,6 @@
 using namespace orrery::test;
 
 namespace {
-
-/// Standard error of a run that must end with status 2 and print nothing else.
-std::string refused(const std::string& arguments) {
-  const Ran ran = run(ORRERY_PROGRAM, arguments);
-  CAPTURE(arguments);
-  CHECK(ran.status == 2);
-  CHECK(ran.out == "");
-  return ran.err;
-}
 
 const std::string config = R"({
   "train_micro_batch_size_per_gpu": 1,

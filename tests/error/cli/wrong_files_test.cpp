@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "tests/support/program_run.hpp"
+#include "tests/error/cli/refused.hpp"
 
 // Files of the wrong kind, broken JSON, and words of the command line that the
 // parser must not answer in its own way: the status, and the exact text.
@@ -8,15 +8,6 @@
 using namespace orrery::test;
 
 namespace {
-
-/// Standard error of a run that must end with status 2 and print nothing else.
-std::string refused(const std::string& arguments) {
-  const Ran ran = run(ORRERY_PROGRAM, arguments);
-  CAPTURE(arguments);
-  CHECK(ran.status == 2);
-  CHECK(ran.out == "");
-  return ran.err;
-}
 
 const std::string models = std::string(ORRERY_SOURCE_DIR) + "/models/";
 

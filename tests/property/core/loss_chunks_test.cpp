@@ -67,8 +67,8 @@ PlannedRun run_of(std::uint64_t seed) {
 
 }  // namespace
 
-// Of n pieces one lives at a time, and none between a forward and its backward pass. What is computed and the bytes
-// that ranks sum stay the same.
+// One of n pieces lives at a time, and none lives between a forward and its backward pass. What is computed and the
+// bytes that ranks sum stay the same.
 TEST_CASE("logits in n pieces take the n-th part of their memory and nothing else", "[property][loss]") {
   std::size_t runs = 0, cut = 0, less = 0;
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {

@@ -119,7 +119,7 @@ class Launches {
     const LaunchFormat& format = framework_.formats.front();
     const bool own_model =
         framework_.name == "megatron-core" || framework_.name == "nanotron" || framework_.name == "torchtitan";
-    LaunchOptions options;
+    LaunchInputs options;
     options.gpus = static_cast<std::uint32_t>(plan.mesh.size());
     if (!own_model) {
       options.model = model_file_.path();

@@ -242,7 +242,7 @@ TEST_CASE("plan --for writes the program's name, and check holds the plan to it"
   for (const char* name : {"accelerate", "colossal-ai", "deepspeed", "megatron-core", "nanotron", "torchtitan"}) {
     CAPTURE(name);
     const std::string found =
-        good("plan --model llama-3.1-8b --cluster dgx-h100 --gpus 16 --batch 32 --seq 4096 --for " + std::string(name) +
+        good("plan --model llama-3.1-8b --cluster dgx-h100 --gpus 8 --batch 16 --seq 4096 --for " + std::string(name) +
              " -o " + plan);
     check_width(found);
     CHECK(found.find("\nLaunch it: orrery export " + plan + " --to ") != std::string::npos);
@@ -251,7 +251,7 @@ TEST_CASE("plan --for writes the program's name, and check holds the plan to it"
     good("export " + plan);  // --to is the program's own
   }
   const std::string usual =
-      good("plan --model llama-3.1-8b --cluster dgx-h100 --gpus 16 --batch 32 --seq 4096 -o " + plan);
+      good("plan --model llama-3.1-8b --cluster dgx-h100 --gpus 8 --batch 16 --seq 4096 -o " + plan);
   CHECK(contents(plan).find("\nfor = ") == std::string::npos);
   CHECK(lines_of(usual).back() == "--for NAME finds plans that a program can launch (orrery show frameworks).");
 }
@@ -266,13 +266,13 @@ TEST_CASE("an exported launch reads back as the plan", "[unit][cli][launch]") {
   };
   const std::string model = " --model llama-3.1-8b --set sequence=4096";
   for (const Target& t :
-       {Target{"megatron-core", "megatron", "l.sh", ""}, Target{"torchtitan", "torchtitan", "l.toml", "--gpus 16"},
-        Target{"nanotron", "nanotron", "l.yaml", ""}, Target{"deepspeed", "deepspeed", "l.json", "--gpus 16"},
-        Target{"accelerate", "accelerate", "l.yaml", "--set batch=32 --set mbs="},
-        Target{"colossal-ai", "colossal-ai", "l.py", "--gpus 16 --set batch=32"}}) {
+       {Target{"megatron-core", "megatron", "l.sh", ""}, Target{"torchtitan", "torchtitan", "l.toml", "--gpus 8"},
+        Target{"nanotron", "nanotron", "l.yaml", ""}, Target{"deepspeed", "deepspeed", "l.json", "--gpus 8"},
+        Target{"accelerate", "accelerate", "l.yaml", "--set batch=16 --set mbs="},
+        Target{"colossal-ai", "colossal-ai", "l.py", "--gpus 8 --set batch=16"}}) {
     CAPTURE(t.to);
     const std::string found = folder.file("found.toml"), launch = folder.file(t.file), plan = folder.file("plan.toml");
-    good("plan --model llama-3.1-8b --cluster dgx-h100 --gpus 16 --batch 32 --seq 4096 --for " +
+    good("plan --model llama-3.1-8b --cluster dgx-h100 --gpus 8 --batch 16 --seq 4096 --for " +
          std::string(t.framework) + " -o " + found);
     CHECK(good("export " + found + " --to " + t.to + " -o " + launch).starts_with("wrote " + launch + ": "));
     CHECK(contents(launch) == good("export " + found + " --to " + t.to));

@@ -25,17 +25,7 @@ const std::string fsdp =
     "  reshard_after_forward: true\n"
     "  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n";
 
-Launched read(const std::string& text, std::uint32_t gpus = 8) {
-  LaunchOptions options;
-  options.gpus = gpus;
-  return launched(text, "config.yml", options);
-}
-
-bool refused(const Launched& l, const std::string& key) {
-  if (!l.run) return false;
-  return std::any_of(l.run->notes.begin(), l.run->notes.end(),
-                     [&](const LaunchNote& n) { return n.key == key && n.kind == LaunchNote::Kind::not_expressible; });
-}
+Launched read(const std::string& text, std::uint32_t gpus = 8) { return launched(text, "config.yml", with_gpus(gpus)); }
 
 }  // namespace
 
@@ -69,7 +59,7 @@ TEST_CASE("axolotl keeps weights in bf16 alone under DDP", "[framework][axolotl]
   CHECK(l.run->run.workload.moment_dtype == DType::bf16);    // torch's AdamW keeps moments in the weights' type
   CHECK(l.run->run.workload.gradient_dtype == DType::bf16);  // and autograd gradients
   CHECK_FALSE(l.run->run.workload.master_weights);
-  CHECK_FALSE(refused(l, "bf16"));
+  CHECK_FALSE(l.refuses("bf16"));
   CHECK(l.note("sequence_len")->says.find("upper bound") != std::string::npos);  // nothing is packed
 }
 
@@ -132,17 +122,27 @@ TEST_CASE("What axolotl trains and plans do not have is diagnosed at its line, a
   CHECK(off.run);
 }
 
+TEST_CASE("Liger's loss is a loss in chunks", "[framework][axolotl]") {
+  const Launched l = read(fsdp + "liger_fused_linear_cross_entropy: true\n");
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  CHECK(l.said("liger_fused_linear_cross_entropy", LaunchNote::Kind::taken));
+  // llama-3-8b: 128256 / 4096 is 31.3, hence 32 pieces.
+  CHECK(l.run->run.plan.loss_chunks == 32);
+}
+
 TEST_CASE("A loss without whole logits and moments in 8 bits are refused with the nearest", "[framework][axolotl]") {
   const Launched l = read(fsdp +
                           "plugins:\n  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n"
                           "  - axolotl.integrations.liger.LigerPlugin\nliger_rms_norm: true\n");
   INFO(render(l.diagnostics));
   REQUIRE(l.run);
-  CHECK(refused(l, "plugins"));
+  CHECK(l.refuses("plugins"));
+  CHECK(l.run->run.plan.loss_chunks == 16);
   CHECK(l.said("liger_rms_norm", LaunchNote::Kind::without_effect));
   const Launched eight = read("base_model: llama-3-8b\nsequence_len: 2048\noptimizer: adamw_bnb_8bit\n");
   REQUIRE(eight.run);
-  CHECK(refused(eight, "optimizer"));
+  CHECK(eight.refuses("optimizer"));
   CHECK(eight.run->run.workload.moment_dtype == DType::f8);
 }
 

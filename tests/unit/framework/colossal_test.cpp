@@ -7,7 +7,7 @@ using Kind = LaunchNote::Kind;
 
 namespace {
 
-Launched read(const std::string& text, LaunchOptions options = with_model("llama-3-8b", 8)) {
+Launched read(const std::string& text, LaunchInputs options = with_model("llama-3-8b", 8)) {
   return launched(text, "train.py", std::move(options));
 }
 
@@ -43,7 +43,7 @@ TEST_CASE("What a Python text computes is an error that --set mends", "[framewor
   const Launched without = read(text);
   CHECK_FALSE(without.run);
   CHECK(without.diagnostics.list()[0].message.find("args.tp") != std::string::npos);
-  LaunchOptions options = with_model("llama-3-8b", 8);
+  LaunchInputs options = with_model("llama-3-8b", 8);
   options.set["args.tp"] = "4";
   const Launched with = read(text, options);
   INFO(render(with.diagnostics));

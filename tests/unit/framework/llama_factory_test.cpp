@@ -17,11 +17,7 @@ const std::string base =
     "learning_rate: 1.0e-5\n"
     "bf16: true\n";
 
-Launched read(const std::string& text, std::uint32_t gpus = 8) {
-  LaunchOptions options;
-  options.gpus = gpus;
-  return launched(text, "train.yaml", options);
-}
+Launched read(const std::string& text, std::uint32_t gpus = 8) { return launched(text, "train.yaml", with_gpus(gpus)); }
 
 }  // namespace
 

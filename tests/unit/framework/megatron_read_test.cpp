@@ -21,7 +21,7 @@ const std::string model_args =
     "  --fp16: false\n";
 
 Launched args(const std::string& more, std::optional<std::uint32_t> gpus = 8) {
-  LaunchOptions options;
+  LaunchInputs options;
   options.gpus = gpus;
   return launched(model_args + more, "model_config.yaml", options);
 }
@@ -157,7 +157,7 @@ TEST_CASE("A script's variables that matter are asked for by name", "[framework]
   CHECK_FALSE(open.run);
   REQUIRE(open.diagnostics.size() >= 1);
   CHECK(open.diagnostics.list()[0].message.find("depends on TP") != std::string::npos);
-  LaunchOptions options;
+  LaunchInputs options;
   options.set["TP"] = "2";
   const Launched given = launched(script, "train.sh", options);
   INFO(render(given.diagnostics));
@@ -222,7 +222,7 @@ TEST_CASE("Assignments to a configuration are the fields that they set", "[frame
   REQUIRE(is_bridge_python(file));
   Diagnostics d;
   const Library library = test::shipped_library();
-  const LaunchOptions options = with_model("llama-3-8b", 8);
+  const LaunchInputs options = with_model("llama-3-8b", 8);
   LaunchReading r(file, options, library, d);
   read_bridge_python(r);
   const auto run = r.finish("megatron-core", "settings");

@@ -207,7 +207,7 @@ TEST_CASE("Megatron-Bridge's overrides say what the flags say", "[framework][meg
     const auto text = f.writings[1].write(r, wrong);
     if (!text) continue;
     ++written;
-    LaunchOptions options;
+    LaunchInputs options;
     options.gpus = static_cast<std::uint32_t>(r.plan.mesh.size());
     const Launched l = launched(*text, "run.sh", options);
     INFO(*text);

@@ -26,13 +26,6 @@ std::string config(const std::string& parallelism, const std::string& model = ""
 
 Launched nanotron_launched(const std::string& text) { return launched(text, "run.yaml"); }
 
-bool refuses(const Launched& l, const std::string& key) {
-  REQUIRE(l.run);
-  const auto& notes = l.run->notes;
-  return std::any_of(notes.begin(), notes.end(),
-                     [&](const LaunchNote& n) { return n.key == key && n.kind == LaunchNote::Kind::not_expressible; });
-}
-
 }  // namespace
 
 TEST_CASE("nanotron's sizes give the mesh, the batch and the model", "[framework][nanotron]") {
@@ -87,8 +80,8 @@ TEST_CASE("What plans cannot say of nanotron is refused with the nearest", "[fra
   REQUIRE(l.run);
   CHECK(l.run->run.plan.mesh.size(Axis::expert) == 2);
   CHECK(l.run->run.model.mixture->experts == 4);
-  CHECK(refuses(l, "parallelism.expert_parallel_size"));
-  CHECK(refuses(l, "parallelism.tp"));
+  CHECK(l.refuses("parallelism.expert_parallel_size"));
+  CHECK(l.refuses("parallelism.tp"));
   CHECK_FALSE(l.run->run.workload.master_weights);  // bf16 sums: no copies in f32 either
 }
 

@@ -116,7 +116,7 @@ inline Launched written_and_read(const Framework& f, const PlannedRun& run, cons
   const auto text = f.writings.front().write(run, d);
   INFO(render(d));
   REQUIRE(text);
-  LaunchOptions options = with_model(run.model_reference, static_cast<std::uint32_t>(run.plan.mesh.size()));
+  LaunchInputs options = with_model(run.model_reference, static_cast<std::uint32_t>(run.plan.mesh.size()));
   options.set["sequence"] = std::to_string(run.workload.sequence_length);
   if (gives_batch) {
     options.set["batch"] = std::to_string(run.workload.global_batch);

@@ -7,17 +7,7 @@ namespace {
 constexpr const char* head = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n";
 
 Launched titan(const std::string& rest, std::uint32_t gpus = 16, const std::string& model = head) {
-  LaunchOptions options;
-  options.gpus = gpus;
-  return launched(model + rest, "run.toml", options);
-}
-
-/// Whether one of the notes of a key refuses it.
-bool refuses(const Launched& l, const std::string& key) {
-  REQUIRE(l.run);
-  const auto& notes = l.run->notes;
-  return std::any_of(notes.begin(), notes.end(),
-                     [&](const LaunchNote& n) { return n.key == key && n.kind == LaunchNote::Kind::not_expressible; });
+  return launched(model + rest, "run.toml", with_gpus(gpus));
 }
 
 const Plan& plan_of(const Launched& l) {
@@ -96,7 +86,7 @@ TEST_CASE("Expert ranks lie inside the ranks that shard", "[framework][torchtita
       "data_parallel_shard_degree = 4\n",
       8, mixture);
   CHECK(plan_of(across).mesh.size(Axis::expert) == 4);
-  CHECK(refuses(across, "parallelism.expert_parallel_degree"));
+  CHECK(across.refuses("parallelism.expert_parallel_degree"));
   // A dense model has none.
   CHECK(titan("[parallelism]\nexpert_parallel_degree = 8\n")
             .said("parallelism.expert_parallel_degree", LaunchNote::Kind::without_effect));
@@ -114,7 +104,7 @@ TEST_CASE("What plans cannot say of torchtitan is refused with the nearest", "[f
   for (const char* key : {"quantize.linear.float8.enable_fsdp_float8_all_gather", "training.enable_cpu_offload",
                           "activation_checkpoint.mode"}) {
     INFO(key);
-    CHECK(refuses(l, key));
+    CHECK(l.refuses(key));
   }
 }
 
@@ -126,7 +116,7 @@ TEST_CASE("Models that plans do not have are named at their line", "[framework][
     REQUIRE(l.diagnostics.size() == 1);
     CHECK(l.diagnostics.list()[0].position.line > 1);
   }
-  LaunchOptions options;
+  LaunchInputs options;
   options.model = "llama-3-8b";
   CHECK(launched("[model]\nname = \"llama3\"\nflavor = \"9B\"\n", "run.toml", options).run);
 }
@@ -157,7 +147,7 @@ TEST_CASE("A number that plans do not take is an error at its own line, and the 
 
 TEST_CASE("Models of the hub are known by their names, and --set gives sizes that the file leaves open",
           "[framework][torchtitan]") {
-  LaunchOptions options;
+  LaunchInputs options;
   options.set = {{"sequence", "1024"}, {"mbs", "3"}};
   const Launched l = launched(
       "[model]\nname = \"transformers_modeling_backend\"\nflavor = \"full\"\n"

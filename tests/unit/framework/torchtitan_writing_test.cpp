@@ -67,7 +67,7 @@ void round_trip(const PlannedRun& run) {
   INFO(render(d));
   REQUIRE(text);
   INFO(*text);
-  LaunchOptions options;
+  LaunchInputs options;
   options.gpus = static_cast<std::uint32_t>(run.plan.mesh.size());
   const Launched back = launched(*text, "run.toml", options);
   INFO(render(back.diagnostics));

@@ -3,6 +3,7 @@
 
 #include "framework/launch/model_names.hpp"
 #include "framework/trainer/deepspeed_file.hpp"
+#include "framework/trainer/loss.hpp"
 #include "framework/trainer/model_kind.hpp"
 #include "tests/unit/framework/launch_test.hpp"
 
@@ -18,7 +19,7 @@ struct Folder {
 };
 
 Launched with_lines(const std::string& lines, std::uint32_t gpus = 8) {
-  LaunchOptions options;
+  LaunchInputs options;
   options.gpus = gpus;
   return launched("base_model: llama-3-8b\nsequence_len: 2048\n" + lines, "c.yml", options);
 }
@@ -105,4 +106,14 @@ TEST_CASE("A name says whether a model sees, hears or mixes tokens otherwise", "
        {"meta-llama/Llama-3.1-8B", "google/gemma-3-1b-it", "Qwen/Qwen3-8B", "tiiuae/falcon-7b", ""}) {
     CHECK(model_beyond_plans(text).empty());
   }
+}
+
+TEST_CASE("Liger makes logits in as many pieces as the vocabulary has widths, by powers of two",
+          "[framework][trainer]") {
+  // 32000 / 4096 is 7.8, so 8 pieces of 2048 positions; 128256 / 4096 is 31.3, so 32 pieces of 256.
+  CHECK(liger_pieces(4 * 4096, 32000, 4096) == 8);
+  CHECK(liger_pieces(8192, 128256, 4096) == 32);
+  // 1000 positions over 3 are 334, which a power of two rounds up to 512.
+  CHECK(liger_pieces(1000, 300, 100) == 2);
+  CHECK(liger_pieces(1, 50257, 768) == 1);
 }

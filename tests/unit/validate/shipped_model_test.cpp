@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "tests/unit/validate/runs.hpp"
-#include "validate/framework.hpp"
 #include "validate/model_of.hpp"
+#include "validate/program_habits.hpp"
 
 using namespace orrery;
 using namespace orrery::test;
@@ -42,7 +42,7 @@ TEST_CASE("a row's own sizes make a dense model; a shipped one stands where they
   MeasuredRun run = dense_run();
   run.framework = "NeMo 24.07";
   run.model = "Llama-2-7B";
-  const auto model = [&] { return model_of(run, *framework_of(run), shipped_library()); };
+  const auto model = [&] { return model_of(run, *habits_of(run), shipped_library()); };
   REQUIRE(model().model);
   CHECK(model().model->hidden == 6144);  // the row's
   run.layers = run.hidden = run.heads = run.kv_heads = run.ffn = run.vocab = {};
@@ -64,8 +64,7 @@ TEST_CASE("a mixture of other widths than the shipped one of its name is another
   run.heads = 32;
   run.kv_heads = 4;
   run.hidden = 4096;
-  CHECK(model_of(run, *framework_of(run), shipped_library()).reason ==
-        "hidden is 4096, and \"Qwen3-30B-A3B\" has 2048");
+  CHECK(model_of(run, *habits_of(run), shipped_library()).reason == "hidden is 4096, and \"Qwen3-30B-A3B\" has 2048");
   run.hidden = 2048;
-  CHECK(model_of(run, *framework_of(run), shipped_library()).model);
+  CHECK(model_of(run, *habits_of(run), shipped_library()).model);
 }

@@ -4,8 +4,8 @@
 
 #include "core/spec/library.hpp"
 #include "tests/unit/validate/runs.hpp"
-#include "validate/framework.hpp"
 #include "validate/measured_memory.hpp"
+#include "validate/program_habits.hpp"
 #include "validate/run_table.hpp"
 #include "validate/scatter_svg.hpp"
 #include "validate/validation.hpp"
@@ -138,7 +138,7 @@ TEST_CASE("what a framework holds beside tensors is its rule, unless the notes s
   const Bytes workspace = 32.0 * mebibyte;
   MeasuredRun run = dense_run();
   run.framework = "Megatron-LM 23e00ed0, torch 2.10";
-  const auto memory = [&] { return memory_of(run, *framework_of(run), workspace); };
+  const auto memory = [&] { return memory_of(run, *habits_of(run), workspace); };
   CHECK(memory() ==
         FrameworkMemory{
             WeightGradients::placeholders, CrossEntropy::plain, 64.0 * mebibyte, StateLayout::contiguous, {}});
@@ -150,7 +150,7 @@ TEST_CASE("what a framework holds beside tensors is its rule, unless the notes s
   run.framework = "torchtitan 9dec370";
   run.notes.clear();
   CHECK(memory() == FrameworkMemory{WeightGradients::in_place, CrossEntropy::eager, workspace, StateLayout::fsdp, {}});
-  CHECK(framework_of(run)->expandable_segments);
+  CHECK(habits_of(run)->expandable_segments);
   run.framework = "NeMo 24.07";
   CHECK(memory() == FrameworkMemory{});
 }

@@ -14,7 +14,7 @@ namespace orrery {
 ///
 /// There is one rule for a framework, never one for a row, a model or a size. Each comes from the framework's own
 /// defaults and published scripts, named in docs/validate.md.
-struct Framework {
+struct ProgramHabits {
   std::string_view name;  ///< of the family, as summaries group by it
   // The program's own choices.
   AttentionKernel attention = AttentionKernel::flash;
@@ -42,10 +42,10 @@ struct Framework {
 };
 
 /// The rule of the row's framework cell; null where the cell is not understood (read_framework).
-[[nodiscard]] const Framework* framework_of(const MeasuredRun&);
+[[nodiscard]] const ProgramHabits* habits_of(const MeasuredRun&);
 /// Memory that the run's program holds in addition to the tensors of the Program. `workspace` is the size for one
 /// product library.
-[[nodiscard]] FrameworkMemory memory_of(const MeasuredRun&, const Framework&, Bytes workspace);
+[[nodiscard]] FrameworkMemory memory_of(const MeasuredRun&, const ProgramHabits&, Bytes workspace);
 /// Whether recomputed layers keep some results: torchtitan's choice by operation.
 [[nodiscard]] bool keeps_products(const MeasuredRun&);
 /// Bytes that each such layer keeps of a microbatch, in addition to its input.

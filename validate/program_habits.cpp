@@ -1,4 +1,4 @@
-#include "validate/framework.hpp"
+#include "validate/program_habits.hpp"
 
 #include <array>
 
@@ -18,7 +18,7 @@ constexpr StateLayout contiguous = StateLayout::contiguous;
 /// By FrameworkRule.
 //  name                attention dropout f32    overlap states vocabulary zero sp
 //  (recompute, context, weight gradients, cross-entropy, product libraries, expandable segments, states, interleaves)
-constexpr std::array<Framework, 12> frameworks = {{
+constexpr std::array<ProgramHabits, 12> frameworks = {{
     {"Megatron-LM", unfused, 0.1, false, false, false, 51200, 0, false},
     {"Megatron-LM Core", flash, 0.1, true, true, true, 128256, 1, true, false, ring, placeholders, plain, 2, false,
      contiguous},
@@ -50,12 +50,12 @@ static_assert(frameworks.size() == static_cast<std::size_t>(FrameworkRule::onefl
 
 }  // namespace
 
-const Framework* framework_of(const MeasuredRun& run) {
+const ProgramHabits* habits_of(const MeasuredRun& run) {
   const std::optional<FrameworkCell> cell = read_framework(run.framework);
   return cell ? &frameworks[static_cast<std::size_t>(cell->rule)] : nullptr;
 }
 
-FrameworkMemory memory_of(const MeasuredRun& run, const Framework& framework, Bytes workspace) {
+FrameworkMemory memory_of(const MeasuredRun& run, const ProgramHabits& framework, Bytes workspace) {
   const auto says = [&](const char* words) { return run.notes.find(words) != std::string::npos; };
   FrameworkMemory out{framework.weight_gradients,
                       framework.cross_entropy,
