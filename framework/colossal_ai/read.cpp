@@ -101,19 +101,23 @@ void read_colossal_types(const ColossalPlugin& p) {
     else
       r.take(p.at("max_norm"), "no clipping");
   }
+  if (!p.on("master_weights", true)) {
+    if (base == "fp16" && !eight)
+      r.refuse(p.at("master_weights"), "weights in fp16 without 32-bit ones are not in plans", "32-bit master weights");
+    else if (base != "fp32")
+      r.set(p.at("master_weights"), "workload.master_weights", "false");
+  }
+  if (p.value("communication_dtype") != nullptr) {
+    r.refuse(p.at("communication_dtype"), "a type of messages of its own is not in plans",
+             "messages in the type of the sums");
+  }
   if (p.on("fp8_communication"))
     r.refuse(p.at("fp8_communication"), "quantised messages are not in plans", "messages in the model's type");
   for (const char* rest : {"initial_scale", "min_scale", "growth_factor", "backoff_factor", "growth_interval",
                            "hysteresis", "max_scale", "norm_type", "verbose", "fp8_communication", "cast_inputs",
                            "communication_dtype", "master_weights", "use_fp8"}) {
-    if (std::string_view(rest) == "master_weights" && !p.on(rest, true)) {
-      r.refuse(p.at(rest), "16-bit weights without 32-bit ones are not in plans", "32-bit master weights");
-    } else if (std::string_view(rest) == "communication_dtype" && p.value(rest) != nullptr) {
-      r.refuse(p.at(rest), "a type of messages of its own is not in plans", "messages in the type of the sums");
-    } else {
-      const std::string key = p.at(rest);
-      r.without_effect({key}, "it costs no step time");
-    }
+    const std::string key = p.at(rest);
+    r.without_effect({key}, "it costs no step time");
   }
 }
 

@@ -33,7 +33,7 @@ std::size_t override_key(const std::string& s) {
   for (; i < s.size() && s[i] != '='; ++i) {
     if (s[i] == '.')
       dotted = true;
-    else if (std::isalnum(static_cast<unsigned char>(s[i])) == 0 && s[i] != '_')
+    else if (!is_name_letter(s[i]))
       return 0;
   }
   return dotted && i < s.size() && i > begin ? i : 0;

@@ -78,6 +78,10 @@ inline constexpr std::size_t launch_value_limit = 100'000;
 /// argument that is computed has `unknown` set. Codes: launch.size
 [[nodiscard]] std::optional<LaunchFile> parse_launch_python(
     std::string text, std::string file, const std::map<std::string, std::string, std::less<>>& variables, Diagnostics&);
+/// Whether a character may stand in a name of a script's or Python's: a letter, a digit or "_".
+[[nodiscard]] constexpr bool is_name_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
 /// Whether a text is a number as launch files write them: "8", "1e-4", "5_000".
 [[nodiscard]] bool is_launch_number(const std::string&);
 

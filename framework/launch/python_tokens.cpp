@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cctype>
 
-namespace orrery {
+#include "framework/launch/launch_value.hpp"
 
-bool is_python_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+namespace orrery {
 
 namespace {
 
@@ -60,7 +60,7 @@ class Tokens {
     t.position = place();
     if (is_name_start(c)) {
       const std::size_t from = at_;
-      t.text = take(is_python_name);
+      t.text = take(is_name_letter);
       const bool quote = at_ < text_.size() && (text_[at_] == '"' || text_[at_] == '\'');
       if (quote && at_ - from <= 2) return prefixed(t);
       t.kind = Kind::name;
@@ -69,7 +69,7 @@ class Tokens {
     if (std::isdigit(static_cast<unsigned char>(c)) != 0 ||
         (c == '.' && at_ + 1 < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_ + 1])) != 0)) {
       t.kind = Kind::number;
-      while (at_ < text_.size() && (is_python_name(text_[at_]) || text_[at_] == '.' || is_exponent_sign())) {
+      while (at_ < text_.size() && (is_name_letter(text_[at_]) || text_[at_] == '.' || is_exponent_sign())) {
         t.text += text_[at_];
         step();
       }

@@ -27,7 +27,4 @@ struct PythonToken {
 /// The words of a Python text, without comments; the last one is the end. Never fails: what is cut off ends there.
 [[nodiscard]] std::vector<PythonToken> python_tokens(std::string_view text);
 
-/// Whether a character may stand in a Python name.
-[[nodiscard]] bool is_python_name(char c);
-
 }  // namespace orrery

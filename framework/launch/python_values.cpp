@@ -249,7 +249,7 @@ class Literals {
     // A type or a constant of a class: "torch.bfloat16", "ShardingStrategy.FULL_SHARD".
     const std::string_view end = last(name);
     const bool constant =
-        std::all_of(end.begin(), end.end(), [](char c) { return is_python_name(c) && (c < 'a' || c > 'z'); });
+        std::all_of(end.begin(), end.end(), [](char c) { return is_name_letter(c) && (c < 'a' || c > 'z'); });
     if (name.find('.') == std::string::npos || (!constant && !name.starts_with("torch."))) return false;
     v.kind = Kind::text;
     v.text = name;

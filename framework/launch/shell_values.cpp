@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include "framework/launch/launch_value.hpp"
 
 namespace orrery {
 namespace {
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool is_first(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 constexpr int deepest = 16;  // Defaults within defaults nest two or three deep.
 
 /// Whether nothing but blanks stands before `i` in its line.
@@ -90,7 +90,7 @@ ShellText ShellValues::inner(std::size_t begin, std::size_t end, int depth) {
 /// What stands between ${ and }.
 ShellValues::Part ShellValues::braces(std::size_t begin, std::size_t end, int depth) {
   std::size_t i = begin;
-  while (i < end && is_name(text_[i])) ++i;
+  while (i < end && is_name_letter(text_[i])) ++i;
   if (i == begin && i < end) ++i;  // ${@}, ${#NAME}, ${!NAME}
   const std::string name = text_.substr(begin, i - begin);
   if (name == "@" || name == "*") return {};
@@ -140,7 +140,7 @@ ShellText ShellValues::arithmetic(std::size_t begin, std::size_t end, int depth)
       value = substitution(i, end, depth - 1).text;
     } else if (is_first(c)) {
       const std::size_t from = i;
-      while (i < end && is_name(text_[i])) ++i;
+      while (i < end && is_name_letter(text_[i])) ++i;
       value = this->value(text_.substr(from, i - from));
     } else {
       if (c != '"') expression += c;
@@ -177,7 +177,7 @@ ShellValues::Part ShellValues::substitution(std::size_t& i, std::size_t end, int
   }
   if (is_first(text_[i])) {
     const std::size_t from = i;
-    while (i < end && is_name(text_[i])) ++i;
+    while (i < end && is_name_letter(text_[i])) ++i;
     return variable(text_.substr(from, i - from), false);
   }
   const char c = text_[i++];
@@ -273,7 +273,7 @@ std::vector<ShellText> ShellValues::expand(ShellWord w) {
 
 bool ShellValues::assign(ShellWord w, const std::string& why) {
   std::size_t i = w.begin;
-  while (i < w.end && is_name(text_[i])) ++i;
+  while (i < w.end && is_name_letter(text_[i])) ++i;
   if (i == w.begin || !is_first(text_[w.begin])) return false;
   const std::string name = text_.substr(w.begin, i - w.begin);
   const bool more = i < w.end && text_[i] == '+';

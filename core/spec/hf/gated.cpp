@@ -140,18 +140,15 @@ ModelSpec jetmoe(Config& c) {
 }  // namespace
 
 std::vector<Family> gated_families() {
-  const auto family = [](std::string_view type, std::string_view name, std::vector<Keys> own,
-                         ModelSpec (*reader)(Config&)) {
-    own.insert(own.end(), {counted_keys(), usual_keys(), router_keys(), common_keys()});
-    return Family{type, {name}, std::move(own), reader};
-  };
-  return {
-      family("apertus", "ApertusForCausalLM", {apertus_keys}, apertus),
-      family("bitnet", "BitNetForCausalLM", {bitnet_keys}, bitnet),
-      family("diffllama", "DiffLlamaForCausalLM", {diffllama_keys}, diffllama),
-      family("doge", "DogeForCausalLM", {doge_keys}, doge),
-      family("jetmoe", "JetMoeForCausalLM", {jetmoe_keys}, jetmoe),
-  };
+  return with_tables(
+      {
+          {"apertus", {"ApertusForCausalLM"}, {apertus_keys}, apertus},
+          {"bitnet", {"BitNetForCausalLM"}, {bitnet_keys}, bitnet},
+          {"diffllama", {"DiffLlamaForCausalLM"}, {diffllama_keys}, diffllama},
+          {"doge", {"DogeForCausalLM"}, {doge_keys}, doge},
+          {"jetmoe", {"JetMoeForCausalLM"}, {jetmoe_keys}, jetmoe},
+      },
+      {counted_keys(), usual_keys(), router_keys(), common_keys()});
 }
 
 }  // namespace orrery::hf

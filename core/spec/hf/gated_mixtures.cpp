@@ -176,17 +176,14 @@ ModelSpec laguna(Config& c) {
 }  // namespace
 
 std::vector<Family> gated_mixture_families() {
-  const auto family = [](std::string_view type, std::string_view name, std::vector<Keys> own,
-                         ModelSpec (*reader)(Config&)) {
-    own.insert(own.end(), {counted_keys(), usual_keys(), router_keys(), common_keys()});
-    return Family{type, {name}, std::move(own), reader};
-  };
-  return {
-      family("afmoe", "AfmoeForCausalLM", {afmoe_keys}, afmoe),
-      family("hy_v3", "HYV3ForCausalLM", {hy_keys}, mixed_layers),
-      family("exaone_moe", "ExaoneMoeForCausalLM", {exaone_keys, hy_keys}, mixed_layers),
-      family("laguna", "LagunaForCausalLM", {laguna_keys}, laguna),
-  };
+  return with_tables(
+      {
+          {"afmoe", {"AfmoeForCausalLM"}, {afmoe_keys}, afmoe},
+          {"hy_v3", {"HYV3ForCausalLM"}, {hy_keys}, mixed_layers},
+          {"exaone_moe", {"ExaoneMoeForCausalLM"}, {exaone_keys, hy_keys}, mixed_layers},
+          {"laguna", {"LagunaForCausalLM"}, {laguna_keys}, laguna},
+      },
+      {counted_keys(), usual_keys(), router_keys(), common_keys()});
 }
 
 }  // namespace orrery::hf

@@ -217,17 +217,14 @@ ModelSpec granite_hybrid(Config& c) {
 }  // namespace
 
 std::vector<Family> hybrid_families() {
-  const auto family = [](std::string_view type, std::string_view name, std::vector<Keys> own,
-                         ModelSpec (*reader)(Config&)) {
-    own.insert(own.end(), {hybrid_keys, usual_keys(), rms_keys(), rotary_keys(), router_keys(), common_keys()});
-    return Family{type, {name}, std::move(own), reader};
-  };
-  return {
-      family("bamba", "BambaForCausalLM", {bamba_keys}, bamba),
-      family("falcon_h1", "FalconH1ForCausalLM", {falcon_keys}, falcon_h1),
-      family("jamba", "JambaForCausalLM", {jamba_keys}, jamba),
-      family("granitemoehybrid", "GraniteMoeHybridForCausalLM", {granite_keys}, granite_hybrid),
-  };
+  return with_tables(
+      {
+          {"bamba", {"BambaForCausalLM"}, {bamba_keys}, bamba},
+          {"falcon_h1", {"FalconH1ForCausalLM"}, {falcon_keys}, falcon_h1},
+          {"jamba", {"JambaForCausalLM"}, {jamba_keys}, jamba},
+          {"granitemoehybrid", {"GraniteMoeHybridForCausalLM"}, {granite_keys}, granite_hybrid},
+      },
+      {hybrid_keys, usual_keys(), rms_keys(), rotary_keys(), router_keys(), common_keys()});
 }
 
 }  // namespace orrery::hf

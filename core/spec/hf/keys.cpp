@@ -211,6 +211,11 @@ Keys common_keys() { return common; }
 Keys inner_keys() { return inner; }
 Keys rotary_keys() { return rotary; }
 Keys rope_keys() { return rope; }
+std::vector<Family> with_tables(std::vector<Family> types, const std::vector<Keys>& shared) {
+  for (Family& f : types) f.tables.insert(f.tables.end(), shared.begin(), shared.end());
+  return types;
+}
+
 Keys usual_keys() { return usual; }
 Keys rms_keys() { return rms; }
 Keys layer_norm_keys() { return layer_norm; }

@@ -71,6 +71,8 @@ struct Family {
   Part language = {};
   Heads heads = Heads::decoder;
 };
+/// Model types that look these tables up behind their own.
+[[nodiscard]] std::vector<Family> with_tables(std::vector<Family> types, const std::vector<Keys>& shared);
 [[nodiscard]] const std::vector<Family>& families();
 [[nodiscard]] const Family* family_of(std::string_view type);
 

@@ -155,20 +155,17 @@ ModelSpec mllama(Config& c) {
 std::vector<Keys> qwen2_vl_text_tables() { return {qwen2_vl_keys, usual_keys(), rms_keys(), rotary_keys()}; }
 
 std::vector<Family> language_part_families() {
-  const auto family = [](std::string_view type, std::vector<std::string_view> classes, std::vector<Keys> own,
-                         ModelSpec (*reader)(Config&)) {
-    own.insert(own.end(), {usual_keys(), rms_keys(), rotary_keys(), router_keys(), common_keys()});
-    return Family{type, std::move(classes), std::move(own), reader};
-  };
-  return {
-      family("qwen2_vl_text", {"Qwen2VLTextForCausalLM"}, {qwen2_vl_keys}, qwen2_vl),
-      family("qwen2_5_vl_text", {"Qwen2_5_VLTextForCausalLM"}, {qwen2_vl_keys}, qwen2_vl),
-      family("qwen3_vl_text", {"Qwen3VLTextForCausalLM"}, {qwen3_vl_keys}, qwen3_vl),
-      family("qwen3_vl_moe_text", {"Qwen3VLMoeTextForCausalLM"}, {qwen3_vl_moe_keys}, qwen3_vl_moe),
-      family("glm4v_text", {"Glm4vTextForCausalLM"}, {glm4v_keys}, glm4v),
-      family("glm4v_moe_text", {"Glm4vMoeTextForCausalLM"}, {glm4v_moe_keys}, glm4v_moe),
-      family("mllama_text_model", {"MllamaForCausalLM"}, {mllama_keys}, mllama),
-  };
+  return with_tables(
+      {
+          {"qwen2_vl_text", {"Qwen2VLTextForCausalLM"}, {qwen2_vl_keys}, qwen2_vl},
+          {"qwen2_5_vl_text", {"Qwen2_5_VLTextForCausalLM"}, {qwen2_vl_keys}, qwen2_vl},
+          {"qwen3_vl_text", {"Qwen3VLTextForCausalLM"}, {qwen3_vl_keys}, qwen3_vl},
+          {"qwen3_vl_moe_text", {"Qwen3VLMoeTextForCausalLM"}, {qwen3_vl_moe_keys}, qwen3_vl_moe},
+          {"glm4v_text", {"Glm4vTextForCausalLM"}, {glm4v_keys}, glm4v},
+          {"glm4v_moe_text", {"Glm4vMoeTextForCausalLM"}, {glm4v_moe_keys}, glm4v_moe},
+          {"mllama_text_model", {"MllamaForCausalLM"}, {mllama_keys}, mllama},
+      },
+      {usual_keys(), rms_keys(), rotary_keys(), router_keys(), common_keys()});
 }
 
 }  // namespace orrery::hf

@@ -189,18 +189,15 @@ ModelSpec minimax(Config& c) {
 }  // namespace
 
 std::vector<Family> linear_attention_families() {
-  const auto family = [](std::string_view type, std::string_view name, std::vector<Keys> own,
-                         ModelSpec (*reader)(Config&)) {
-    own.insert(own.end(), {usual_keys(), rms_keys(), rotary_keys(), router_keys(), common_keys()});
-    return Family{type, {name}, std::move(own), reader};
-  };
-  return {
-      family("qwen3_next", "Qwen3NextForCausalLM", {next_keys, linear_keys}, qwen3_next),
-      family("qwen3_5_text", "Qwen3_5ForCausalLM", {qwen3_5_keys, linear_keys}, qwen3_next),
-      family("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", {qwen3_5_moe_keys, next_keys, linear_keys}, qwen3_next),
-      family("olmo_hybrid", "OlmoHybridForCausalLM", {olmo_keys}, olmo_hybrid),
-      family("minimax", "MiniMaxForCausalLM", {minimax_keys}, minimax),
-  };
+  return with_tables(
+      {
+          {"qwen3_next", {"Qwen3NextForCausalLM"}, {next_keys, linear_keys}, qwen3_next},
+          {"qwen3_5_text", {"Qwen3_5ForCausalLM"}, {qwen3_5_keys, linear_keys}, qwen3_next},
+          {"qwen3_5_moe_text", {"Qwen3_5MoeForCausalLM"}, {qwen3_5_moe_keys, next_keys, linear_keys}, qwen3_next},
+          {"olmo_hybrid", {"OlmoHybridForCausalLM"}, {olmo_keys}, olmo_hybrid},
+          {"minimax", {"MiniMaxForCausalLM"}, {minimax_keys}, minimax},
+      },
+      {usual_keys(), rms_keys(), rotary_keys(), router_keys(), common_keys()});
 }
 
 }  // namespace orrery::hf

@@ -192,22 +192,19 @@ ModelSpec persimmon(Config& c) {
 }  // namespace
 
 std::vector<Family> parallel_families() {
-  const auto family = [](std::string_view type, std::vector<std::string_view> classes, std::vector<Keys> own,
-                         ModelSpec (*reader)(Config&)) {
-    own.insert(own.end(), {usual_keys(), layer_norm_keys(), rotary_keys(), common_keys()});
-    return Family{type, std::move(classes), std::move(own), reader};
-  };
-  return {
-      family("gpt_neox", {"GPTNeoXForCausalLM"}, {neox_keys}, neox),
-      family("phi", {"PhiForCausalLM"}, {phi_keys}, phi),
-      family("falcon", {"FalconForCausalLM", "RWForCausalLM"}, {falcon_keys}, falcon),
-      family("RefinedWeb", {"RWForCausalLM", "FalconForCausalLM"}, {falcon_keys}, falcon),
-      family("RefinedWebModel", {"RWForCausalLM", "FalconForCausalLM"}, {falcon_keys}, falcon),
-      family("cohere", {"CohereForCausalLM"}, {cohere_keys}, cohere),
-      family("cohere2", {"Cohere2ForCausalLM"}, {cohere2_keys, cohere_keys}, cohere2),
-      family("stablelm", {"StableLmForCausalLM", "StableLMEpochForCausalLM"}, {stablelm_keys}, stablelm),
-      family("persimmon", {"PersimmonForCausalLM"}, {persimmon_keys}, persimmon),
-  };
+  return with_tables(
+      {
+          {"gpt_neox", {"GPTNeoXForCausalLM"}, {neox_keys}, neox},
+          {"phi", {"PhiForCausalLM"}, {phi_keys}, phi},
+          {"falcon", {"FalconForCausalLM", "RWForCausalLM"}, {falcon_keys}, falcon},
+          {"RefinedWeb", {"RWForCausalLM", "FalconForCausalLM"}, {falcon_keys}, falcon},
+          {"RefinedWebModel", {"RWForCausalLM", "FalconForCausalLM"}, {falcon_keys}, falcon},
+          {"cohere", {"CohereForCausalLM"}, {cohere_keys}, cohere},
+          {"cohere2", {"Cohere2ForCausalLM"}, {cohere2_keys, cohere_keys}, cohere2},
+          {"stablelm", {"StableLmForCausalLM", "StableLMEpochForCausalLM"}, {stablelm_keys}, stablelm},
+          {"persimmon", {"PersimmonForCausalLM"}, {persimmon_keys}, persimmon},
+      },
+      {usual_keys(), layer_norm_keys(), rotary_keys(), common_keys()});
 }
 
 }  // namespace orrery::hf

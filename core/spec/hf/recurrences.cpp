@@ -141,16 +141,13 @@ ModelSpec recurrent_gemma(Config& c) {
 }  // namespace
 
 std::vector<Family> recurrence_families() {
-  const auto family = [](std::string_view type, std::string_view name, std::vector<Keys> own,
-                         ModelSpec (*reader)(Config&)) {
-    own.insert(own.end(), {usual_keys(), rms_keys(), rotary_keys(), router_keys(), common_keys()});
-    return Family{type, {name}, std::move(own), reader};
-  };
-  return {
-      family("lfm2", "Lfm2ForCausalLM", {lfm2_keys}, lfm2),
-      family("lfm2_moe", "Lfm2MoeForCausalLM", {lfm2_moe_keys, lfm2_keys}, lfm2),
-      family("recurrent_gemma", "RecurrentGemmaForCausalLM", {recurrent_keys}, recurrent_gemma),
-  };
+  return with_tables(
+      {
+          {"lfm2", {"Lfm2ForCausalLM"}, {lfm2_keys}, lfm2},
+          {"lfm2_moe", {"Lfm2MoeForCausalLM"}, {lfm2_moe_keys, lfm2_keys}, lfm2},
+          {"recurrent_gemma", {"RecurrentGemmaForCausalLM"}, {recurrent_keys}, recurrent_gemma},
+      },
+      {usual_keys(), rms_keys(), rotary_keys(), router_keys(), common_keys()});
 }
 
 }  // namespace orrery::hf

@@ -179,18 +179,15 @@ ModelSpec llama4(Config& c) {
 }  // namespace
 
 std::vector<Family> sigmoid_mixture_families() {
-  const auto family = [](std::string_view type, std::vector<std::string_view> classes, std::vector<Keys> own,
-                         ModelSpec (*reader)(Config&)) {
-    own.insert(own.end(), {usual_keys(), rms_keys(), rotary_keys(), router_keys(), common_keys()});
-    return Family{type, std::move(classes), std::move(own), reader};
-  };
-  return {
-      family("minimax_m2", {"MiniMaxM2ForCausalLM"}, {minimax_keys}, minimax),
-      family("glm4_moe", {"Glm4MoeForCausalLM"}, {glm_moe_keys}, glm_moe),
-      family("dots1", {"Dots1ForCausalLM"}, {dots_keys, glm_moe_keys}, dots),
-      family("solar_open", {"SolarOpenForCausalLM"}, {solar_keys, glm_moe_keys}, solar),
-      family("llama4_text", {"Llama4ForCausalLM"}, {llama4_keys}, llama4),
-  };
+  return with_tables(
+      {
+          {"minimax_m2", {"MiniMaxM2ForCausalLM"}, {minimax_keys}, minimax},
+          {"glm4_moe", {"Glm4MoeForCausalLM"}, {glm_moe_keys}, glm_moe},
+          {"dots1", {"Dots1ForCausalLM"}, {dots_keys, glm_moe_keys}, dots},
+          {"solar_open", {"SolarOpenForCausalLM"}, {solar_keys, glm_moe_keys}, solar},
+          {"llama4_text", {"Llama4ForCausalLM"}, {llama4_keys}, llama4},
+      },
+      {usual_keys(), rms_keys(), rotary_keys(), router_keys(), common_keys()});
 }
 
 }  // namespace orrery::hf

@@ -216,20 +216,17 @@ ModelSpec granite_swa(Config& c) {
 }  // namespace
 
 std::vector<Family> uneven_families() {
-  const auto family = [](std::string_view type, std::string_view name, std::vector<Keys> own,
-                         ModelSpec (*reader)(Config&)) {
-    own.insert(own.end(), {counted_keys(), usual_keys(), router_keys(), common_keys()});
-    return Family{type, {name}, std::move(own), reader};
-  };
-  return {
-      family("mimo_v2_flash", "MiMoV2FlashForCausalLM", {mimo_keys}, mimo_v2),
-      family("cohere2_moe", "Cohere2MoeForCausalLM", {cohere_moe_keys}, cohere_moe),
-      family("nemotron-nas", "DeciLMForCausalLM", {decilm_keys}, decilm),
-      {"granite_swa",
-       {"GraniteSWAForCausalLM"},
-       {granite_swa_keys, usual_keys(), rms_keys(), rotary_keys(), common_keys()},
-       granite_swa},
-  };
+  return with_tables(
+      {
+          {"mimo_v2_flash", {"MiMoV2FlashForCausalLM"}, {mimo_keys}, mimo_v2},
+          {"cohere2_moe", {"Cohere2MoeForCausalLM"}, {cohere_moe_keys}, cohere_moe},
+          {"nemotron-nas", {"DeciLMForCausalLM"}, {decilm_keys}, decilm},
+          {"granite_swa",
+           {"GraniteSWAForCausalLM"},
+           {granite_swa_keys, usual_keys(), rms_keys(), rotary_keys(), common_keys()},
+           granite_swa},
+      },
+      {counted_keys(), usual_keys(), router_keys(), common_keys()});
 }
 
 }  // namespace orrery::hf
