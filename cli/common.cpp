@@ -202,32 +202,35 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
                                const std::optional<std::string>& cluster, ClusterUse use) {
   const Library library = library_of(flags);
   Diagnostics d;
-  std::optional<PlannedRun> run = read_plan_source(reference, flags, cluster);
-  if (!run->cluster && !cluster) {
+  PlannedRun run = read_plan_source(reference, flags, cluster);
+  if (!run.cluster && !cluster) {
     refuse("cli.cluster", "the plan names no cluster",
            {"Write cluster = \"...\" into the plan; most verbs also take --cluster."});
   }
-  if (cluster && (!run->cluster || use == ClusterUse::replace)) {
-    const auto ranks = static_cast<std::uint32_t>(run->plan.mesh.size());
-    run->cluster_reference = with_nic(*cluster, flags);
-    run->cluster = named_cluster(library, run->cluster_reference, ranks, d);
+  if (cluster && (!run.cluster || use == ClusterUse::replace)) {
+    const auto ranks = static_cast<std::uint32_t>(run.plan.mesh.size());
+    run.cluster_reference = with_nic(*cluster, flags);
+    run.cluster = named_cluster(library, run.cluster_reference, ranks, d);
     require_none(d);
   }
-  adapt_to_this_machine(*run->cluster);
-  set_price(*run->cluster, flags);
-  if (flags.lanes != "auto") run->cluster->device.concurrent_lanes = flags.lanes == "concurrent";
-  static_cast<void>(check_sizes(run->model, run->workload, d));  // the mistakes are in d
-  check(run->plan, run->model, run->workload, &*run->cluster, d);
-  check_framework(*run, d);
+  adapt_to_this_machine(*run.cluster);
+  set_price(*run.cluster, flags);
+  if (flags.lanes != "auto") run.cluster->device.concurrent_lanes = flags.lanes == "concurrent";
+  static_cast<void>(check_sizes(run.model, run.workload, d));  // the mistakes are in d
+  check(run.plan, run.model, run.workload, &*run.cluster, d);
+  check_framework(run, d);
   require_none(d);
   CalibrationChoice calibration =
-      calibration_of(for_framework(flags, run->framework), library, *run->cluster, run->workload.precision);
-  return {std::move(*run), std::move(calibration)};
+      calibration_of(for_framework(flags, run.framework), library, *run.cluster, run.workload.precision);
+  return {std::move(run), std::move(calibration)};
 }
 
 LoadedPlan load_plan(const std::string& reference, const CommonFlags& flags, const std::optional<std::string>& cluster,
                      ClusterUse use) {
-  UnresolvedPlan read = read_unresolved(reference, flags, cluster, use);
+  return resolved_and_lowered(read_unresolved(reference, flags, cluster, use));
+}
+
+LoadedPlan resolved_and_lowered(UnresolvedPlan read) {
   LoadedPlan loaded;
   loaded.run = std::move(read.run);
   loaded.calibration = std::move(read.calibration);

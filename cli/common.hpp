@@ -108,6 +108,8 @@ struct LoadedPlan {
   std::vector<Resolution> resolved;  ///< what was auto
   Program program;
 };
+/// Resolves and lowers a plan, for its framework where it names one.
+[[nodiscard]] LoadedPlan resolved_and_lowered(UnresolvedPlan);
 /// Reads (as read_unresolved), resolves and lowers a plan.
 [[nodiscard]] LoadedPlan load_plan(const std::string& reference, const CommonFlags&,
                                    const std::optional<std::string>& cluster, ClusterUse use = ClusterUse::replace);

@@ -13,10 +13,8 @@
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_check.hpp"
-#include "core/program/lower/lower.hpp"
 #include "core/record/report_file.hpp"
 #include "planner/describe.hpp"
-#include "planner/resolve.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "sim/memory/fit.hpp"
 
@@ -106,20 +104,13 @@ std::string unlike_text(const LoadedPlan& a, const LoadedPlan& b, const std::str
 }  // namespace
 
 LoadedPlan changed_plan(const LoadedPlan& from, const std::string& words, const CommonFlags& flags) {
-  LoadedPlan out;
-  out.run = *read_changed_plan(from.run, words);
+  PlannedRun run = changed_run(from.run, words);
   Diagnostics d;
-  check(out.run.plan, out.run.model, out.run.workload, &*out.run.cluster, d);
+  check(run.plan, run.model, run.workload, &*run.cluster, d);
   require_none(d);
-  out.calibration = calibration_of(for_framework(flags, out.run.framework), library_of(flags), *out.run.cluster,
-                                   out.run.workload.precision);
-  close_for_framework(out.run);
-  ResolvedPlan resolved =
-      resolve(out.run.plan, out.run.model, out.run.workload, *out.run.cluster, out.calibration.calibration);
-  out.run.plan = std::move(resolved.plan);
-  out.resolved = std::move(resolved.resolved);
-  out.program = lower(out.run.model, out.run.workload, out.run.plan);
-  return out;
+  CalibrationChoice calibration =
+      calibration_of(for_framework(flags, run.framework), library_of(flags), *run.cluster, run.workload.precision);
+  return resolved_and_lowered({std::move(run), std::move(calibration)});
 }
 
 int tell_plans(const std::vector<LoadedPlan>& plans, const CommonFlags& flags) {

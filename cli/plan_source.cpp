@@ -180,8 +180,8 @@ nlohmann::ordered_json notes_json(const LaunchedRun& launched) {
   return json;
 }
 
-std::optional<PlannedRun> read_plan_source(const std::string& reference, const CommonFlags& flags,
-                                           const std::optional<std::string>& cluster) {
+PlannedRun read_plan_source(const std::string& reference, const CommonFlags& flags,
+                            const std::optional<std::string>& cluster) {
   const Library library = library_of(flags);
   const std::filesystem::path path = plan_path(reference, library);
   std::error_code failure;
@@ -218,10 +218,10 @@ std::optional<PlannedRun> read_plan_source(const std::string& reference, const C
   }
   std::optional<PlannedRun> run = read_plan(*text, path.string(), library, flags.gpus, d);
   require_none(d);
-  return run;
+  return std::move(*run);
 }
 
-std::optional<PlannedRun> read_changed_plan(const PlannedRun& base, const std::string& words) {
+PlannedRun changed_run(const PlannedRun& base, const std::string& words) {
   PlannedRun run = base;
   run.plan.name = words;
   Diagnostics d;

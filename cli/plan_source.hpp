@@ -25,10 +25,10 @@ void refuse_broken_launch(const std::string& text, const std::string& file);
 
 /// Reads what stands for a plan on the command line: a plan file, the name of an example, a launch file of another
 /// program (for whose inexpressible parts --nearest is needed), or a plan in one line, with --model and a cluster.
-[[nodiscard]] std::optional<PlannedRun> read_plan_source(const std::string& reference, const CommonFlags&,
-                                                         const std::optional<std::string>& cluster);
-/// A plan in one line that changes another plan; any other reference as above.
-[[nodiscard]] std::optional<PlannedRun> read_changed_plan(const PlannedRun& base, const std::string& words);
+[[nodiscard]] PlannedRun read_plan_source(const std::string& reference, const CommonFlags&,
+                                          const std::optional<std::string>& cluster);
+/// A plan as a plan in one line changes it.
+[[nodiscard]] PlannedRun changed_run(const PlannedRun& base, const std::string& words);
 
 /// The flags with the software of the plan's framework as the usual one, unless --software names one.
 [[nodiscard]] CommonFlags for_framework(CommonFlags, const std::string& framework);

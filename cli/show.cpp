@@ -350,20 +350,20 @@ class ShowVerb final : public Verb {
   }
 
   int plan() const {
-    const std::optional<PlannedRun> run = read_plan_source(*reference_, flags_, cluster_);
+    const PlannedRun run = read_plan_source(*reference_, flags_, cluster_);
     if (order_) {
-      const auto count = static_cast<std::uint32_t>(microbatches(run->plan, run->workload));
-      put(fmt::format("# {} on {} pipeline ranks, {} microbatches\n", name_of(run->plan.schedule),
-                      run->plan.mesh.size(Axis::pipeline), count) +
-          write_order(lowering::compute_order(run->plan, count)));
+      const auto count = static_cast<std::uint32_t>(microbatches(run.plan, run.workload));
+      put(fmt::format("# {} on {} pipeline ranks, {} microbatches\n", name_of(run.plan.schedule),
+                      run.plan.mesh.size(Axis::pipeline), count) +
+          write_order(lowering::compute_order(run.plan, count)));
     } else if (dot_) {
-      put_dot(dot_of(*run));
+      put_dot(dot_of(run));
     } else if (flags_.json) {
-      nlohmann::ordered_json json = json_of_toml(write_plan(*run));
-      json["ranks"] = run->plan.mesh.size();
-      json["mesh_text"] = mesh_text(run->plan.mesh);
-      json["microbatches"] = microbatches(run->plan, run->workload);
-      json["plan_file"] = write_plan(*run);
+      nlohmann::ordered_json json = json_of_toml(write_plan(run));
+      json["ranks"] = run.plan.mesh.size();
+      json["mesh_text"] = mesh_text(run.plan.mesh);
+      json["microbatches"] = microbatches(run.plan, run.workload);
+      json["plan_file"] = write_plan(run);
       put_json(json);
     } else {
       const LoadedPlan loaded = load_plan(*reference_, flags_, cluster_ ? cluster_ : "local-cpu",
