@@ -121,14 +121,15 @@ TEST_CASE("with --json mistakes are JSON on standard output, and text on standar
     CHECK(errors.back()["column"] == 1);
     CHECK(errors.back()["code"] == "file.unknown-key");
   }
-  // A plan that cannot be exported is shown with the reason.
+  // A workload that the other program does not train is refused before a plan is searched for.
   const Ran kept = run(ORRERY_PROGRAM,
                        "plan --model tiny-gpt --cluster local-cpu --gpus 1 --batch 4 --seq 64 "
                        "--precision fp64 --export megatron --json");
   CHECK(kept.status == 2);
   const auto found = nlohmann::json::parse(kept.out);
-  CHECK(found["plans"].size() >= 1);
+  REQUIRE(found["errors"].size() == 1);
   CHECK(found["errors"][0]["code"] == "export.precision");
+  CHECK_FALSE(found.contains("plans"));
 }
 
 TEST_CASE("library: names that are not known", "[error]") {
