@@ -17,9 +17,9 @@ namespace {
 
 /// The plan that takes the least memory, whether it fits or not.
 std::optional<Plan> leanest(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
-                            const Calibration& calibration, Progress& bar) {
+                            const Calibration& calibration, const SearchLimits& limits, Progress& bar) {
   SearchOptions options;
-  options.limits = basic_limits();
+  options.limits = limits;
   options.objective = Objective::memory;
   options.judge_memory = false;
   options.top = 1;
@@ -34,7 +34,12 @@ std::optional<Plan> leanest(const ModelSpec& model, const Workload& workload, co
 }  // namespace
 
 NearestFit nearest_fit(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
-                       const Calibration& calibration, Bytes headroom) {
+                       const Calibration& calibration, Bytes headroom, const SearchLimits& searched) {
+  // The plainest plans within the limits tell enough, and soon.
+  SearchLimits plain = both(basic_limits(), searched);
+  for (auto& [key, values] : plain.only) {
+    if (values.empty()) values = searched.only.at(key);
+  }
   Progress bar;
   NearestFit out;
   const auto judged = [&](const ClusterSpec& on, Plan plan) {
@@ -42,11 +47,11 @@ NearestFit nearest_fit(const ModelSpec& model, const Workload& workload, const C
     MemoryVerdict memory = memory_verdict(run, lower(model, workload, plan), calibration, {headroom, false});
     return PlanMemory{std::move(plan), memory};
   };
-  if (auto plan = leanest(model, workload, cluster, calibration, bar)) {
+  if (auto plan = leanest(model, workload, cluster, calibration, plain, bar)) {
     out.here = judged(cluster, std::move(*plan));
   }
   SearchOptions options;
-  options.limits = basic_limits();
+  options.limits = plain;
   options.top = 1;
   options.simulate = false;
   options.headroom = headroom;
@@ -76,10 +81,10 @@ NearestFit nearest_fit(const ModelSpec& model, const Workload& workload, const C
   return out;
 }
 
-std::string nearest_text(const NearestFit& fit, bool of_basic) {
+std::string nearest_text(const NearestFit& fit) {
   std::string out;
   if (fit.here) {
-    out += fmt::format("Nearest{}: {} needs {}.\n", of_basic ? " of plans with data, 1D tensor and pipeline axes" : "",
+    out += fmt::format("Nearest of plans with data, 1D tensor and pipeline axes: {} needs {}.\n",
                        describe(fit.here->plan), text_of(fit.here->memory));
   }
   if (fit.fits) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "core/plan/limits.hpp"
 #include "core/plan/plan.hpp"
 #include "core/record/calibration.hpp"
 #include "core/spec/cluster_spec.hpp"
@@ -17,8 +18,8 @@ struct PlanMemory {
   MemoryVerdict memory;
 };
 
-/// For a search without a result: the basic plan whose tensors need the least memory, and the fastest plan that fits on
-/// more devices (doubling their number, up to 64 times).
+/// For a search without a result: of the plainest plans within its limits, the one whose tensors need the least memory,
+/// and the fastest that fits on more devices (doubling their number, up to 64 times).
 struct NearestFit {
   std::optional<PlanMemory> here, fits;
   std::optional<ClusterSpec> on;                ///< where it fits
@@ -27,9 +28,8 @@ struct NearestFit {
 
 /// Draws its own progress; ends early when interrupted().
 [[nodiscard]] NearestFit nearest_fit(const ModelSpec&, const Workload&, const ClusterSpec&, const Calibration&,
-                                     Bytes headroom);
+                                     Bytes headroom, const SearchLimits& searched);
 
-/// `of_basic` qualifies plans wherever the search itself looked at more than the basic ones.
-[[nodiscard]] std::string nearest_text(const NearestFit&, bool of_basic);
+[[nodiscard]] std::string nearest_text(const NearestFit&);
 
 }  // namespace orrery

@@ -11,6 +11,7 @@
 #include "cli/interrupt.hpp"
 #include "cli/memory_margin.hpp"
 #include "cli/nearest_fit.hpp"
+#include "cli/other_programs.hpp"
 #include "cli/placement_text.hpp"
 #include "cli/plan_source.hpp"
 #include "cli/progress.hpp"
@@ -31,7 +32,7 @@
 #include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
-#include "framework/framework.hpp"
+#include "framework/search_space.hpp"
 #include "planner/describe.hpp"
 #include "planner/levels.hpp"
 #include "planner/placement.hpp"
@@ -74,17 +75,14 @@ class PlanVerb final : public Verb {
     c.flag("--verbose", verbose_, "every decision and figure, and what memory consists of");
     c.option("--threads", threads_, "number of threads; 0: all cores", {0, 4096});
     c.option("--for", framework_,
-             "the program that is to launch the plan: only what it can launch is searched, and its costs are priced "
-             "(orrery show frameworks); any: every dimension");
+             "the program that is to launch the plan: all that it can launch is searched, and its costs are priced "
+             "(orrery show frameworks); any: every dimension; without it the usual one on the device is assumed");
     c.option("--export", export_,
              "print the best plan as a launch of another program (orrery export --help lists them); without --for only "
              "what that program can launch is searched");
     c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated with --json, --verbose and --wide, too");
-    c.flag("--all", all_,
-           "search every dimension: replica, context and grids of tensor axes, ZeRO 0 to 3, all schedules, counts of "
-           "recomputed layers, host memory, disks");
-    c.option("--only", only_,
-             "every dimension within limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
+    c.flag("--all", all_, "the same as --for any");
+    c.option("--only", only_, "within these limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
     c.option(
         "--memory-margin", margin_,
         "memory to keep free on every device beside what the process holds: \"4 GiB\"; auto is the measured error");
@@ -110,16 +108,14 @@ class PlanVerb final : public Verb {
  private:
   void read();
   /// --for, --export, --only and --all.
-  void read_framework(Diagnostics&);
-  /// What the framework trains and launches of the model.
-  void keep_to_framework(Diagnostics&);
+  [[nodiscard]] SpaceWish space_wish() const { return {all_ ? "any" : framework_, only_, export_}; }
   PlannedRun planned(const Plan& plan, const std::string& name) const;
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
   /// The best placement on --fabric for the ranks of the best plan; empty where no plan was found or the search was
   /// interrupted.
   std::optional<PlacementSearch> place(const SearchResult&, const FabricRoutes&, Progress&) const;
   std::string heading() const;
-  std::string headline(const Report& best) const;
+  std::string headline(const FoundPlan& best) const;
   std::string rejected_text(const SearchResult&) const;
   std::string text(const SearchResult&) const;
   std::string launch_hint(const SearchResult&) const;
@@ -138,7 +134,7 @@ class PlanVerb final : public Verb {
   double dropout_ = 0.0, clip_norm_ = 1.0;
   std::uint32_t top_ = 3, threads_ = 0;
   std::optional<std::string> export_, only_, fabric_, routes_;
-  SearchLimits limits_;
+  SearchSpace space_;
   bool no_simulate_ = false, show_space_ = false, all_ = false, wide_ = false, verbose_ = false;
   Workload workload_;
   ModelSpec spec_;
@@ -166,7 +162,9 @@ void PlanVerb::read() {
   if (top_ < 1 || top_ > 10'000) {
     d.error("cli.top", "--top is out of range", {fmt::format("It is {}; from 1 to 10000 is allowed.", top_)});
   }
-  read_framework(d);
+  const Framework* wished = wished_framework(space_wish(), d);
+  if (only_) static_cast<void>(limits_of(*only_, d));  // the mistakes are in d
+  if (wished != nullptr) flags_ = for_framework(std::move(flags_), std::string(wished->name));
   if (threads_ > 4096) {
     d.error("cli.threads", "--threads is out of range",
             {fmt::format("It is {}; from 0 to 4096 is allowed.", threads_)});
@@ -181,7 +179,6 @@ void PlanVerb::read() {
   machine_ = std::move(*cluster);
   adapt_to_this_machine(machine_);
   set_price(machine_, flags_);
-  keep_to_framework(d);
   if (spec_.positions == PositionEncoding::learned && workload_.sequence_length > spec_.max_positions) {
     d.error("workload.sequence", fmt::format("{} has {} positions", spec_.name, spec_.max_positions),
             {fmt::format("--seq is {}.", workload_.sequence_length)});
@@ -208,64 +205,14 @@ void PlanVerb::read() {
   require_none(d);
   calibration_ = calibration_of(flags_, library, machine_, workload_.precision);
   headroom_ = margin_of(margin_, machine_, calibration_.calibration, d);
+  space_ = search_space_of(space_wish(), calibration_.software.name, spec_, workload_, d);
   require_none(d);
-}
-
-void PlanVerb::read_framework(Diagnostics& d) {
-  if (export_) {
-    std::string known;
-    for (const LaunchWriting& w : launch_writings()) known += fmt::format("{}{}", known.empty() ? "" : ", ", w.name);
-    const Framework* owner = framework_writing(*export_);
-    if (owner == nullptr) {
-      d.error("cli.export", fmt::format("there is no export to \"{}\"", *export_), {fmt::format("Known: {}.", known)});
-      return;
-    }
-    if (framework_.empty()) framework_ = owner->name;
-  }
-  const Framework* framework = framework_named(framework_);
-  if (framework == nullptr && !framework_.empty() && framework_ != "any") {
-    std::string known = "any";
-    for (const Framework& f : frameworks()) {
-      if (!f.abilities.empty()) known += fmt::format(", {}", f.name);
-    }
-    d.error("framework.name", fmt::format("no framework is named \"{}\"", framework_),
-            {fmt::format("Known: {}.", known)});
-    return;
-  }
-  if (framework != nullptr && framework->abilities.empty()) {
-    d.error("framework.name", fmt::format("{} launches by way of other programs", framework->title),
-            {"Search for the one that it uses: --for deepspeed, --for accelerate, --for megatron-core."});
-    return;
-  }
-  limits_ = only_ ? limits_of(*only_, d) : all_ || !framework_.empty() ? SearchLimits{} : basic_limits();
-  if (framework != nullptr) {
-    const SearchLimits can = abilities_of(*framework), both_allow = both(limits_, can);
-    for (const auto& [key, values] : both_allow.only) {
-      if (!values.empty()) continue;
-      const Dimension& what = dimension(key);
-      d.error("framework.cannot",
-              fmt::format("{} does not launch {} = {}", framework->title, what.word(),
-                          values_text(what, limits_.only.at(key))),
-              {fmt::format("It launches {}; --only names other values.", values_text(what, can.only.at(key)))});
-    }
-  }
-  flags_ = for_framework(std::move(flags_), framework_);
-}
-
-void PlanVerb::keep_to_framework(Diagnostics& d) {
-  const Framework* framework = framework_named(framework_);
-  if (framework == nullptr) return;
-  limits_ = both(std::move(limits_), abilities_of(*framework, spec_, workload_));
-  if (framework->check_model != nullptr) framework->check_model(spec_, workload_, d);
-  // A plan is launched by another program than the one that writes it.
-  const Framework* writer = export_ ? framework_writing(*export_) : nullptr;
-  if (writer == nullptr || writer == framework || writer->check_model == nullptr) return;
-  writer->check_model(spec_, workload_, d);
 }
 
 PlannedRun PlanVerb::planned(const Plan& plan, const std::string& name) const {
   PlannedRun run;
-  run.framework = framework_ == "any" ? "" : framework_;
+  // An assumed framework is not written down: without one, a plan is priced as the usual program runs it.
+  if (space_.framework != nullptr && !space_.assumed) run.framework = space_.framework->name;
   run.model = spec_;
   run.workload = workload_;
   run.cluster = machine_;
@@ -281,7 +228,7 @@ PlannedRun PlanVerb::planned(const FoundPlan& found, std::size_t place) const {
 }
 
 nlohmann::ordered_json PlanVerb::nearest_json() const {
-  const NearestFit fit = nearest_fit(spec_, workload_, machine_, calibration_.calibration, headroom_);
+  const NearestFit fit = nearest_fit(spec_, workload_, machine_, calibration_.calibration, headroom_, space_.limits);
   const auto entry = [&](const std::optional<PlanMemory>& found, const ClusterSpec& cluster) {
     if (!found) return nlohmann::ordered_json(nullptr);
     PlannedRun run = planned(found->plan, "");
@@ -305,6 +252,17 @@ std::size_t PlanVerb::unsimulated(const SearchResult& result) const {
       std::count_if(result.plans.begin(), result.plans.end(), [](const FoundPlan& p) { return !p.simulated; }));
 }
 
+/// Who launches what is found.
+std::string launcher_text(const SearchSpace& space) {
+  if (!space.not_usual.empty()) {
+    return fmt::format("launched by: no program in particular, since the usual one cannot ({})",
+                       escaped(space.not_usual));
+  }
+  if (space.framework == nullptr) return "";
+  return fmt::format("launched by: {}{}", space.framework->title,
+                     space.assumed ? ", the usual one on this device (--for names another, or any)" : "");
+}
+
 /// Says what is planned, and how it is priced.
 std::string PlanVerb::heading() const {
   std::string out = fmt::format("{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\n", escaped(spec_.name),
@@ -314,18 +272,21 @@ std::string PlanVerb::heading() const {
   if (const std::string unread = unread_text(spec_); !unread.empty()) out += unread + "\n";
   out += fmt::format("software: {}\n",
                      escaped(verbose_ ? describe(calibration_.software) : describe_briefly(calibration_.software)));
+  if (const std::string launcher = launcher_text(space_); !launcher.empty()) out += launcher + "\n";
   for (const DeviceBasis& device : calibration_.devices) out += fmt::format("device: {}\n", escaped(device.text));
   for (const std::string& what : machine_.assumed) out += fmt::format("assumed: {}\n", escaped(what));
   if (verbose_) out += fmt::format("calibration: {}\n", escaped(calibration_.origin));
   return out + "\n";
 }
 
-/// The answer in two lines.
-std::string PlanVerb::headline(const Report& best) const {
+/// The answer in some lines.
+std::string PlanVerb::headline(const FoundPlan& plan) const {
+  const Report& best = plan.report;
   std::string out = fmt::format("The best plan takes {} a step", headline_text(best));
   if (best.interval) out += fmt::format(" ({} in eight of ten measured cases)", step_range(best));
   out += fmt::format(".  It {}.\n", verdict_text(best));
   if (best.software_assumed && best.interval) {
+    out += other_programs_text(other_program_steps(planned(plan.plan, ""), calibration_, flags_));
     out += "Name your software (--software) for a closer answer.\n";
   }
   return out + "\n";
@@ -343,13 +304,13 @@ std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
   std::string out = heading();
   if (plans.empty() && result.complete) {
-    const NearestFit fit = nearest_fit(spec_, workload_, machine_, calibration_.calibration, headroom_);
-    return out + "No plan fits.\n" + result.claim + "\n" + rejected_text(result) + nearest_text(fit, all_ || only_);
+    const NearestFit fit = nearest_fit(spec_, workload_, machine_, calibration_.calibration, headroom_, space_.limits);
+    return out + "No plan fits.\n" + result.claim + "\n" + rejected_text(result) + nearest_text(fit);
   }
   if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.claim + "\n";
   TableSize size{output_columns(), top_, verbose_ || wide_};
   if (wide_) size.columns = std::max<std::size_t>(size.columns, 20 + 26 * plans.size());
-  out += headline(plans[0].report) + found_plans_text(plans, workload_, size);
+  out += headline(plans[0]) + found_plans_text(plans, workload_, size);
   if (!result.complete) {
     out += "\nInterrupted: the best of the plans estimated so far.\n";
   } else if (unsimulated(result) > 0) {
@@ -366,19 +327,17 @@ std::string PlanVerb::text(const SearchResult& result) const {
 
 /// The command that launches what was found.
 std::string PlanVerb::launch_hint(const SearchResult& result) const {
-  const Framework* framework = framework_named(framework_);
-  if (framework == nullptr) {
-    return framework_.empty() ? "--for NAME finds plans that a program can launch (orrery show frameworks).\n" : "";
-  }
-  if (framework->writings.empty()) return "";
+  const Framework* framework = space_.framework;
+  if (framework == nullptr || framework->writings.empty()) return "";
   Diagnostics refused;
   static_cast<void>(framework->writings.front().write(planned(result.plans[0], 0), refused));
   if (!refused.empty()) {
     return fmt::format("No launch of it can be written: {} [{}].\n", refused.list().front().message,
                        refused.list().front().code);
   }
-  return fmt::format("Launch it: orrery export {} --to {}\n", flags_.output ? escaped(*flags_.output) : "PLAN.toml",
-                     framework->writings.front().name);
+  const std::string_view writing = framework->writings.front().name;
+  if (!flags_.output) return fmt::format("Launch it: --export {} prints how; -o FILE keeps the plan.\n", writing);
+  return fmt::format("Launch it: orrery export {} --to {}\n", escaped(*flags_.output), writing);
 }
 
 /// The launch of the best plan, where asked for.
@@ -404,6 +363,8 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
     entry["simulated"] = found.simulated ? to_json(*found.simulated) : nlohmann::ordered_json(nullptr);
     json["plans"].push_back(std::move(entry));
   }
+  json["framework"] = nullptr;
+  if (space_.framework != nullptr) json["framework"] = {{"name", space_.framework->name}, {"assumed", space_.assumed}};
   json["memory_margin_bytes"] = static_cast<std::uint64_t>(headroom_.base());
   json["coarse_plans"] = result.shapes;
   json["looked_at"] = result.looked_at;
@@ -413,6 +374,12 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
   const bool unplaced = placement && placement->is_null() && !result.plans.empty();
   json["complete"] = result.complete && unsimulated(result) == 0 && !unplaced;
   json["claim"] = result.claim;
+  json["other_programs"] = nlohmann::ordered_json::array();
+  if (!result.plans.empty()) {
+    for (const ProgramStep& s : other_program_steps(planned(result.plans[0], 0), calibration_, flags_)) {
+      json["other_programs"].push_back({{"name", s.program}, {"step_time_s", s.step.base()}, {"runs", s.runs}});
+    }
+  }
   if (result.rejected) {
     json["rejected"] = {{"description", describe(result.rejected->plan)},
                         {"step_time_s", result.rejected->report.step_time.base()},
@@ -455,7 +422,7 @@ int PlanVerb::run() {
     refuse("cli.fabric", "--routes needs --fabric", {"A cluster's levels leave no choice of ways."});
   }
   if (show_space_) {
-    const Levels levels = levels_of(spec_, workload_, machine_, limits_);
+    const Levels levels = levels_of(spec_, workload_, machine_, space_.limits);
     const std::string shown = flags_.json ? json_text(levels_json(levels)) : describe(levels);
     flags_.output ? write_output(flags_, shown) : print(shown);
     return status_fine;
@@ -475,7 +442,7 @@ int PlanVerb::run() {
   options.progress = [&](const SearchProgress& p) {
     progress.settled(p.phase, p.done, p.total, p.best ? "best so far " + short_text(*p.best, 3) : "");
   };
-  options.limits = limits_;
+  options.limits = space_.limits;
   SearchResult result = search(spec_, workload_, machine_, calibration_.calibration, options);
   progress.clear();
   for (FoundPlan& found : result.plans) {

@@ -63,7 +63,8 @@ struct Framework {
   /// What it cannot train whatever the plan is: one diagnostic for each reason, at a key of the workload or at "model",
   /// with the codes of `write` (export.*); null: nothing is known.
   void (*check_model)(const ModelSpec&, const Workload&, Diagnostics&) = nullptr;
-  std::string_view abilities_source = {};  ///< where they were read
+  std::string_view abilities_source = {};       ///< where they were read
+  std::vector<std::string_view> programs = {};  ///< training programs (validate's names) that it launches
   std::vector<LaunchFormat> formats = {};
   std::vector<LaunchWriting> writings = {};
 };

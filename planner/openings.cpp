@@ -102,6 +102,10 @@ std::vector<std::uint32_t> microbatch_sizes(const Plan& plan, const Workload& wo
   return out;
 }
 
+/// Tokens of a context rank's part of a sequence from which on a coarse plan is worth a look: kernels of fewer rows no
+/// longer fill a device.
+constexpr std::uint32_t least_part = 512;
+
 std::vector<Plan> coarse_shapes(Appraiser& appraiser, const SearchLimits& limits, Dimensions table) {
   PlannedRun run = appraiser.run({});
   const std::uint64_t devices = run.cluster->devices();
@@ -145,6 +149,11 @@ std::vector<Plan> coarse_shapes(Appraiser& appraiser, const SearchLimits& limits
     for (const std::uint32_t tensor : sizes_of("mesh.tensor", devices / pipeline, limits)) {
       for (const std::uint32_t context : sizes_of("mesh.context", devices / pipeline / tensor, limits)) {
         if (run.workload.sequence_length % context != 0) continue;
+        // Shorter parts only where they are asked for, or as changes of what is found.
+        if (context > 1 && run.workload.sequence_length / context < least_part &&
+            !limits.only.contains("mesh.context")) {
+          break;
+        }
         const std::uint64_t rest = devices / pipeline / tensor / context;
         for (const std::uint32_t expert : sizes_of("mesh.expert", rest, limits, mixture)) {
           const bool replicas = limits.only.contains("mesh.data");

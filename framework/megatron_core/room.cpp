@@ -28,6 +28,8 @@ Framework megatron_core() {
           .rules_for = megatron_rules,
           .check_model = check_megatron_model,
           .abilities_source = "NVIDIA/Megatron-LM@d98e8a64, megatron/training/arguments.py",
+          .programs = {"megatron-core", "nemo", "megatron-bridge-25.09", "megatron-bridge-26.06", "megatron-lm-2022",
+                       "megatron-deepspeed-2022"},
           .formats = {{"megatron-script", "a script of Megatron-LM", LaunchSyntax::flags, is_megatron_script,
                        read_megatron_script},
                       {"megatron-args", "arguments of a Megatron-LM test", LaunchSyntax::yaml, is_megatron_args,

@@ -23,6 +23,7 @@ Framework torchtitan() {
       .rules_for = torchtitan_rules,
       .check_model = check_torchtitan_model,
       .abilities_source = "pytorch/torchtitan@73a0e6979 (v0.2.2), torchtitan/config/job_config.py",
+      .programs = {"torchtitan"},
       .formats = {{"torchtitan-toml", "a torchtitan configuration", LaunchSyntax::toml, is_torchtitan_toml,
                    read_torchtitan_toml},
                   {"torchtitan-flags", "a command line of torchtitan", LaunchSyntax::flags, is_torchtitan_flags,

@@ -16,7 +16,8 @@ SearchService::~SearchService() {
 
 bool SearchService::start(const PricedRun& on, const SearchWish& wish, Diagnostics& d) {
   if (running_) return false;
-  const SearchLimits limits = !wish.only.empty() ? limits_of(wish.only, d) : wish.all ? SearchLimits{} : basic_limits();
+  const SearchLimits limits =
+      search_space_of(wish.space, on.prices->software.name, on.run.model, on.run.workload, d).limits;
   if (wish.objective == Objective::cost && !on.run.cluster->price_per_gpu_hour) {
     d.error("cli.objective", on.run.cluster->name + " has no price", {"Minimize step-time instead."});
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
+#include "framework/search_space.hpp"
 #include "gui/model/prediction.hpp"
 #include "planner/search.hpp"
 
@@ -17,8 +18,7 @@ namespace orrery::gui {
 struct SearchWish {
   Objective objective = Objective::step_time;
   std::uint32_t top = 20;
-  bool all = false;  ///< every dimension; else the basic space
-  std::string only;  ///< limits as --only takes them; used where not empty
+  SpaceWish space = {};  ///< who launches the plans, and within which limits
 };
 
 /// How a search ended.

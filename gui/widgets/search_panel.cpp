@@ -17,6 +17,7 @@
 #include <cmath>
 
 #include "core/base/units_text.hpp"
+#include "framework/framework.hpp"
 #include "gui/model/basis.hpp"
 #include "gui/model/tables.hpp"
 #include "gui/widgets/chart.hpp"
@@ -26,8 +27,8 @@ namespace orrery::gui {
 namespace {
 
 constexpr int refresh_milliseconds = 100;
-/// The entries of the spaces.
-enum SpaceEntry { basic, every, within_limits };
+/// The entries of the spaces; frameworks follow.
+enum SpaceEntry { usual, every, within_limits };
 /// The choices of a figure for the chart's horizontal axis.
 enum class Across { step_time, cost };
 
@@ -55,9 +56,13 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   objective_->addItem(tr("least cost"));
   add(tr("&Find"), objective_);
   space_ = new QComboBox(this);
-  space_->addItem(tr("basic dimensions"));
-  space_->addItem(tr("every dimension"));
+  space_->addItem(tr("what is usually launched here"));
+  space_->addItem(tr("every dimension"), QStringLiteral("any"));
   space_->addItem(tr("within limits"));
+  for (const Framework& f : frameworks()) {
+    const auto title = QString::fromUtf8(f.title.data(), static_cast<qsizetype>(f.title.size()));
+    if (!f.abilities.empty()) space_->addItem(tr("what %1 launches").arg(title), q(std::string(f.name)));
+  }
   space_->setObjectName(QStringLiteral("search-space"));
   add(tr("o&ver"), space_);
   limits_ = new QLineEdit(this);
@@ -216,8 +221,8 @@ std::pair<double, double> SearchPanel::point_of(const FoundPlan& p) const {
 SearchWish SearchPanel::wish() const {
   SearchWish out;
   out.objective = static_cast<Objective>(objective_->currentIndex());
-  out.all = space_->currentIndex() != basic;
-  if (space_->currentIndex() == within_limits) out.only = limits_->text().trimmed().toStdString();
+  out.space.framework = space_->currentData().toString().toStdString();
+  if (space_->currentIndex() == within_limits) out.space.only = limits_->text().trimmed().toStdString();
   out.top = static_cast<std::uint32_t>(top_->value());
   return out;
 }

@@ -226,7 +226,7 @@ TEST_CASE("plans stream in, the end is the planner's own, and a cancelled search
   CHECK(end->failure == "");
   REQUIRE(end->result.complete);
   SearchOptions options;
-  options.limits = basic_limits();
+  options.limits = search_space_of(wish.space, on.prices->software.name, on.run.model, on.run.workload, d).limits;
   options.top = 5;
   const SearchResult expected = search(on.run.model, on.run.workload, *on.run.cluster, on.prices->calibration, options);
   REQUIRE(end->result.plans.size() == expected.plans.size());
@@ -253,7 +253,7 @@ TEST_CASE("plans stream in, the end is the planner's own, and a cancelled search
 
   end.reset();
   streamed.clear();
-  wish.all = true;
+  wish.space.framework = "any";
   wish.top = 50;
   REQUIRE(service.start(on, wish, d));
   REQUIRE(loop.until([&] { return !streamed.empty(); }));
@@ -266,7 +266,7 @@ TEST_CASE("plans stream in, the end is the planner's own, and a cancelled search
     CHECK(end->result.claim.find("Interrupted") == 0);
   }
   SearchWish wrong;
-  wrong.only = "tensor=5d";
+  wrong.space.only = "tensor=5d";
   CHECK_FALSE(service.start(on, wrong, d));
   CHECK_FALSE(d.empty());
 }

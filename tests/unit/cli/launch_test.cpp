@@ -253,7 +253,10 @@ TEST_CASE("plan --for writes the program's name, and check holds the plan to it"
   const std::string usual =
       good("plan --model llama-3.1-8b --cluster dgx-h100 --gpus 8 --batch 16 --seq 4096 -o " + plan);
   CHECK(contents(plan).find("\nfor = ") == std::string::npos);
-  CHECK(lines_of(usual).back() == "--for NAME finds plans that a program can launch (orrery show frameworks).");
+  // The usual program is assumed, and launches it; an assumed one is not written down.
+  CHECK(usual.find("\nlaunched by: Megatron-LM, the usual one on this device") != std::string::npos);
+  CHECK(lines_of(usual).back() == "Launch it: orrery export " + plan + " --to megatron");
+  good("export " + plan + " --to megatron");
 }
 
 TEST_CASE("an exported launch reads back as the plan", "[unit][cli][launch]") {
