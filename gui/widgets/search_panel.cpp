@@ -57,7 +57,8 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   add(tr("&Find"), objective_);
   space_ = new QComboBox(this);
   space_->addItem(tr("what is usually launched here"));
-  space_->addItem(tr("every dimension"), QStringLiteral("any"));
+  space_->addItem(tr("every dimension"));
+  space_->setItemData(every, QStringLiteral("any"));
   space_->addItem(tr("within limits"));
   for (const Framework& f : frameworks()) {
     const auto title = QString::fromUtf8(f.title.data(), static_cast<qsizetype>(f.title.size()));
