@@ -56,15 +56,18 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   objective_->addItem(tr("least cost"));
   add(tr("&Find"), objective_);
   space_ = new QComboBox(this);
-  space_->addItem(tr("what is usually launched here"));
+  space_->addItem(tr("usual launches"));
   space_->addItem(tr("every dimension"));
   space_->setItemData(every, QStringLiteral("any"));
   space_->addItem(tr("within limits"));
   for (const Framework& f : frameworks()) {
     const auto title = QString::fromUtf8(f.title.data(), static_cast<qsizetype>(f.title.size()));
-    if (!f.abilities.empty()) space_->addItem(tr("what %1 launches").arg(title), q(std::string(f.name)));
+    if (!f.abilities.empty()) space_->addItem(tr("%1's launches").arg(title), q(std::string(f.name)));
   }
   space_->setObjectName(QStringLiteral("search-space"));
+  // A long title in the list does not widen the panel.
+  space_->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
+  space_->setMinimumContentsLength(15);
   add(tr("o&ver"), space_);
   limits_ = new QLineEdit(this);
   limits_->setObjectName(QStringLiteral("search-limits"));
