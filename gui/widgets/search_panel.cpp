@@ -67,7 +67,7 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   space_->setObjectName(QStringLiteral("search-space"));
   // A long title in the list does not widen the panel.
   space_->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
-  space_->setMinimumContentsLength(15);
+  space_->setMinimumContentsLength(12);
   add(tr("o&ver"), space_);
   limits_ = new QLineEdit(this);
   limits_->setObjectName(QStringLiteral("search-limits"));
