@@ -6,6 +6,7 @@
 
 #include "core/plan/plan_check.hpp"
 #include "core/spec/spec_check.hpp"
+#include "framework/launch/launch_sizes.hpp"
 #include "validate/model_of.hpp"
 #include "validate/plan_cells.hpp"
 #include "validate/program_habits.hpp"
@@ -101,6 +102,18 @@ class Expression {
     return framework_->interleaves && whole ? layers / pipeline_ : 1;
   }
 
+  /// Ranks that cut an expert where their number is not published: as many as cut other layers, or 1 where only so the
+  /// ranks with other experts are as many as the row says. `shared` take other sequences.
+  std::uint64_t usual_expert_tensor(std::uint64_t shared) {
+    const auto fits = [&](std::uint64_t whole) {
+      const std::optional<ExpertRanks> ranks = expert_ranks(expert_, whole, context_);
+      return ranks && shared % ranks->expert == 0;
+    };
+    if (fits(1) || !fits(tensor_)) return tensor_;
+    filled("etp");
+    return 1;
+  }
+
   bool mesh() {
     const std::optional<ShardingCell> sharding = read_sharding(run_.zero);
     if (!sharding) return refuse(fmt::format("the sharding \"{}\" is not modelled", run_.zero));
@@ -112,16 +125,28 @@ class Expression {
       }
       shared = sharding->group;
     }
-    if (shared % expert_ != 0) return refuse(fmt::format("ep {} does not lie inside dp {}", expert_, shared));
+    const std::uint64_t etp = run_.etp.value_or(usual_expert_tensor(shared));
+    if (etp != tensor_ && etp != 1) {
+      return refuse(fmt::format("experts cut {} ways, and other layers {}, are not modelled", etp, tensor_));
+    }
+    const std::optional<ExpertRanks> experts = expert_ranks(expert_, etp == 1 ? tensor_ : 1, context_);
+    if (!experts) {
+      return refuse(fmt::format("ep {} is a part of tp {} or cp {}, which is not modelled", expert_,
+                                etp == 1 ? tensor_ : 1, context_));
+    }
+    if (shared % experts->expert != 0) {
+      return refuse(fmt::format("ep {} does not lie inside dp {}", experts->expert, shared));
+    }
     Plan& plan = out_.run->plan;
+    plan.expert_folding = experts->folding;
     const auto axis = [&](Axis a, std::uint64_t n) {
       if (n > 1) plan.mesh.axes.push_back({a, small(n)});
     };
     // Megatron-LM's order: tensor innermost, then context, experts, data, pipeline.
     axis(Axis::pipeline, pipeline_);
     axis(Axis::replica, data_ / shared);
-    axis(Axis::data, shared / expert_);
-    axis(Axis::expert, expert_);
+    axis(Axis::data, shared / experts->expert);
+    axis(Axis::expert, experts->expert);
     axis(Axis::context, context_);
     axis(Axis::tensor, tensor_);
     plan.zero_stage = shard_axes_of(plan).empty() ? 0 : zero_stage(*sharding, *framework_);
@@ -151,8 +176,7 @@ class Expression {
     }
     if (run_.sp.empty() && tensor_ > 1) filled("sp");
     plan.sequence_parallel = tensor_ > 1 && (run_.sp.empty() ? framework_->sequence_parallel : run_.sp == "yes");
-    if (!run_.etp || *run_.etp == tensor_) return true;
-    return refuse("experts that tensor parallelism leaves whole are not modelled");
+    return true;
   }
 
   bool recomputation() {
@@ -196,10 +220,6 @@ class Expression {
     if (w.precision == Precision::bf16 && framework_->attention == AttentionKernel::unfused) {
       w.gradient_dtype = DType::f32;
     }
-    // Tokens that lie together are routed together.
-    const Plan& plan = out_.run->plan;
-    if (out_.run->model.mixture && context_ > 1)
-      w.routing.group = w.sequence_length / (context_ * (plan.zigzag ? 2 : 1));
     w.clip_norm = 1.0;
     w.hidden_dropout = framework_->dropout;
     w.attention_dropout = framework_->dropout;

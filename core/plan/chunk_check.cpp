@@ -26,7 +26,8 @@ std::uint64_t largest_layer_tensor(const Plan& plan, const ModelSpec& m) {
   std::uint64_t most = m.hidden * widest / blocks;
   if (m.mixture) {
     const Mixture& x = *m.mixture;
-    most = std::max(most, x.experts / plan.mesh.size(Axis::expert) * up * m.hidden * (x.ffn / t));
+    const std::uint64_t width = folds_tensor(plan) ? x.ffn : x.ffn / t;
+    most = std::max(most, x.experts / size(plan.mesh, expert_axes(plan)) * up * m.hidden * width);
     most = std::max({most, up * m.hidden * (x.shared_ffn / t), features * x.experts});
   }
   if (!m.latent) return most;

@@ -87,6 +87,23 @@ std::vector<std::uint64_t> loss_pieces(const PlannedRun& run) {
   return out;
 }
 
+/// Whether there is an axis that could cut experts beside their own.
+bool folds_experts(const PlannedRun& run) {
+  const Mesh& mesh = run.plan.mesh;
+  return run.model.mixture && run.plan.tensor == TensorAlgorithm::one_d &&
+         (mesh.size(Axis::context) > 1 || mesh.size(Axis::tensor) > 1);
+}
+/// Foldings whose axes have several ranks.
+std::vector<std::uint64_t> expert_foldings(const PlannedRun& run) {
+  std::vector<std::uint64_t> out = numbers(0, static_cast<std::uint64_t>(ExpertFolding::context_and_tensor));
+  std::erase_if(out, [&](std::uint64_t value) {
+    const bool context = (value & 1U) != 0, tensor = (value & 2U) != 0;
+    return (context && run.plan.mesh.size(Axis::context) == 1) ||
+           (tensor && (run.plan.mesh.size(Axis::tensor) == 1 || !run.plan.sequence_parallel));
+  });
+  return out;
+}
+
 }  // namespace
 
 std::vector<Dimension> layer_dimensions() {
@@ -157,6 +174,17 @@ std::vector<Dimension> layer_dimensions() {
            [](const PlannedRun& before, const PlannedRun& after) {
              return before.plan.mesh.size(Axis::context) != after.plan.mesh.size(Axis::context);
            },
+       .said = Said::unless_default},
+      {.key = "plan.expert_folding",
+       .kind = choice,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Expert folding"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor",
+                                 "Axes whose ranks hold other experts too, and not slices or copies of the same ones."),
+       .names = expert_folding_names(),
+       .get = plan_value<&Plan::expert_folding>,
+       .put = put_plan<&Plan::expert_folding>,
+       .values = expert_foldings,
+       .applies = folds_experts,
        .said = Said::unless_default},
       {.key = "plan.recompute",
        .group = DimensionGroup::memory,

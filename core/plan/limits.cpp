@@ -147,6 +147,7 @@ SearchLimits basic_limits() {
            {"plan.zero_stage", {0, 1}},
            {"plan.recompute_layers", {0}},
            {"plan.loss_chunks", {1}},
+           {"plan.expert_folding", {0}},
            {"plan.offload_states", {0}},
            {"plan.offload_parameters", {0}},
            {"plan.offload_activations", {0}}}};

@@ -98,6 +98,16 @@ std::uint64_t coordinate(const Mesh& mesh, Rank rank, const AxisList& axes) {
   return at;
 }
 
+Rank moved(const Mesh& mesh, Rank rank, const AxisList& axes, std::uint64_t at) {
+  ORRERY_ASSERT(at < size(mesh, axes), at);
+  for (std::uint8_t i = axes.count; i-- > 0;) {
+    const std::uint32_t extent = mesh.size(axes.axis[i]);
+    rank = mesh.moved(rank, axes.axis[i], static_cast<std::uint32_t>(at % extent));
+    at /= extent;
+  }
+  return rank;
+}
+
 bool contains(const AxisList& axes, Axis axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
 AxisList without(const AxisList& axes, Axis axis) {
@@ -106,6 +116,12 @@ AxisList without(const AxisList& axes, Axis axis) {
     if (a != axis) out.axis[out.count++] = a;
   }
   return out;
+}
+
+bool cut_experts(const AxisList& axes) {
+  return !axes.empty() && axes.axis[0] == Axis::expert && std::all_of(axes.begin() + 1, axes.end(), [](Axis axis) {
+    return axis == Axis::context || axis == Axis::tensor;
+  });
 }
 
 }  // namespace orrery

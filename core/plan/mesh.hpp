@@ -87,7 +87,11 @@ inline constexpr AxisList batch_axes{Axis::replica, Axis::data, Axis::expert};
 [[nodiscard]] std::uint64_t size(const Mesh&, const AxisList& axes);
 /// Row-major index of `rank` over `axes`.
 [[nodiscard]] std::uint64_t coordinate(const Mesh&, Rank rank, const AxisList& axes);
+/// The rank that differs from `rank` in `axes` only, where it has the row-major index `at`.
+[[nodiscard]] Rank moved(const Mesh&, Rank rank, const AxisList& axes, std::uint64_t at);
 [[nodiscard]] bool contains(const AxisList& axes, Axis axis);
 [[nodiscard]] AxisList without(const AxisList& axes, Axis axis);
+/// Whether these are axes along which ranks hold other experts (expert_axes in plan.hpp): expert, then context, tensor.
+[[nodiscard]] bool cut_experts(const AxisList& axes);
 
 }  // namespace orrery

@@ -1,6 +1,7 @@
 #include "core/plan/mixture_check.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <numeric>
 #include <string>
@@ -25,6 +26,11 @@ class Check {
       error("mesh.expert", "expert-dense", "the model has no experts to distribute",
             {fmt::format("expert is {}; {} is dense.", n, name()), "Leave expert out of [mesh], or raise data."});
     }
+    if (plan_.expert_folding != ExpertFolding::none) {
+      error("plan.expert_folding", "expert-folding-dense", "the model has no experts to fold over other axes",
+            {fmt::format("expert_folding is \"{}\"; {} is dense.", name_of(plan_.expert_folding), name()),
+             "Leave out expert_folding."});
+    }
     if (workload_.routing != Routing{}) {
       error("workload.routing", "routing-dense", "the workload routes tokens to experts, but the model has none",
             {fmt::format("{} is dense.", name()), "Leave out [workload.routing]."});
@@ -32,6 +38,7 @@ class Check {
   }
 
   void mixture(const Mixture& m) {
+    folding();
     axes(m);
     routing(m);
   }
@@ -42,18 +49,45 @@ class Check {
   }
   [[nodiscard]] std::string name() const { return model_.name.empty() ? "the model" : model_.name; }
 
+  /// What tensor ranks hold of experts follows from how they cut layers and tokens.
+  void folding() {
+    if (plan_.expert_folding == ExpertFolding::none) return;
+    if (plan_.tensor != TensorAlgorithm::one_d) {
+      error("plan.expert_folding", "expert-folding-grid", "a grid of ranks cannot fold experts over other axes",
+            {fmt::format("tensor is \"{}\"; ranks along columns hold slices of an expert, and their tokens have "
+                         "features of all rows.",
+                         name_of(plan_.tensor)),
+             "Set tensor to \"1d\", or leave out expert_folding."});
+    } else if (folds_tensor(plan_) && !plan_.sequence_parallel) {
+      error("plan.expert_folding", "expert-folding-sequence",
+            "experts fold over the tensor axis only with sequence parallelism",
+            {fmt::format("tensor is {}, and without it all {} ranks hold the same tokens and would send each {} times.",
+                         plan_.mesh.size(Axis::tensor), plan_.mesh.size(Axis::tensor), plan_.mesh.size(Axis::tensor)),
+             "Set sequence_parallel to true, or leave tensor out of expert_folding."});
+    }
+  }
+
   void axes(const Mixture& m) {
-    const std::uint32_t n = plan_.mesh.size(Axis::expert);
+    const AxisList cut = expert_axes(plan_);
+    const auto n = static_cast<std::uint32_t>(size(plan_.mesh, cut));
     const bool grid = plan_.tensor != TensorAlgorithm::one_d;
     const Axis axis = grid ? Axis::column : Axis::tensor;
     const std::uint32_t t = plan_.mesh.size(axis);
-    if (m.experts % n != 0) {
+    if (m.experts % n != 0 && cut.count > 1) {
+      std::vector<std::string> sizes;
+      for (const Axis each : cut) sizes.push_back(fmt::format("{} {}", name_of(each), plan_.mesh.size(each)));
+      error("plan.expert_folding", "expert-folding", "the ranks with other experts do not divide the number of experts",
+            {fmt::format("{} make {} ranks; experts is {}, and {} / {} leaves {}.", fmt::join(sizes, " x "), n,
+                         m.experts, m.experts, n, m.experts % n),
+             nearest_divisors(m.experts, n, "numbers of such ranks")});
+    } else if (m.experts % n != 0) {
       error("mesh.expert", "expert-experts", "the expert size does not divide the number of experts",
             {fmt::format("experts is {}, and {} / {} leaves {}.", m.experts, m.experts, n, m.experts % n),
              nearest_divisors(m.experts, n, "expert sizes")});
     }
-    if (m.ffn % t != 0 || m.shared_ffn % t != 0) {
-      const bool routed = m.ffn % t != 0;
+    const bool whole = folds_tensor(plan_);  // experts; shared ones are cut
+    if ((!whole && m.ffn % t != 0) || m.shared_ffn % t != 0) {
+      const bool routed = !whole && m.ffn % t != 0;
       const std::uint64_t ffn = routed ? m.ffn : m.shared_ffn;
       const std::string key = "mesh." + std::string(name_of(axis));
       error(key.c_str(), "expert-ffn",
@@ -61,9 +95,10 @@ class Check {
                         routed ? "the width of an expert" : "the shared experts' width"),
             {fmt::format("{} is {}, and {} / {} leaves {}.", routed ? "mixture.ffn" : "mixture.shared_ffn", ffn, ffn, t,
                          ffn % t),
-             nearest_divisors(std::gcd(std::gcd(std::gcd(m.ffn, m.shared_ffn), std::gcd(model_.heads, model_.kv_heads)),
-                                       grid ? std::gcd(model_.hidden, model_.ffn) : 0),
-                              t, grid ? "sides" : "tensor sizes")});
+             nearest_divisors(
+                 std::gcd(std::gcd(std::gcd(whole ? 0 : m.ffn, m.shared_ffn), std::gcd(model_.heads, model_.kv_heads)),
+                          grid ? std::gcd(model_.hidden, model_.ffn) : 0),
+                 t, grid ? "sides" : "tensor sizes")});
     }
   }
 
@@ -82,14 +117,17 @@ class Check {
              "Nearest valid: learned."});
     }
     const std::uint64_t s = workload_.sequence_length;
-    const std::uint64_t context = plan_.mesh.size(Axis::context);
-    const std::uint64_t pieces = context * (context > 1 && plan_.zigzag ? 2 : 1);
-    const std::uint64_t group = routing_group(workload_);
+    const std::uint64_t pieces = routed_pieces(plan_);
+    const std::uint64_t group = routing_group(as_routed(workload_, plan_));
     if (s % pieces == 0 && (s / pieces) % group != 0) {
       error("workload.routing.group", "routing-group", "the routing group does not divide the positions of a rank",
             {fmt::format("sequence {}is {}, and {} / {} leaves {}.",
-                         pieces == 1 ? "" : fmt::format("{} / {} pieces of the context axis ", s, pieces), s / pieces,
-                         s / pieces, group, s / pieces % group),
+                         pieces == 1 ? ""
+                                     : fmt::format("{} / {} pieces of {} ", s, pieces,
+                                                   !folds_tensor(plan_)                  ? "the context axis"
+                                                   : plan_.mesh.size(Axis::context) == 1 ? "the tensor axis"
+                                                                                         : "context and tensor axes"),
+                         s / pieces, s / pieces, group, s / pieces % group),
              nearest_divisors(s / pieces, group, "group sizes")});
     }
     if (r.kind != Routing::Kind::recorded) return;

@@ -15,6 +15,34 @@ AxisList shard_axes_of(const Plan& plan) {
   return axes;
 }
 
+AxisList expert_axes(const Plan& plan) {
+  const ExpertFolding folding = plan.expert_folding;
+  AxisList axes{Axis::expert};
+  const auto add = [&](Axis axis, ExpertFolding alone) {
+    const bool folded = folding == alone || folding == ExpertFolding::context_and_tensor;
+    if (folded && plan.mesh.size(axis) > 1) axes.axis[axes.count++] = axis;
+  };
+  add(Axis::context, ExpertFolding::context);
+  add(Axis::tensor, ExpertFolding::tensor);
+  return axes;
+}
+
+bool folds_tensor(const Plan& plan) { return contains(expert_axes(plan), Axis::tensor); }
+
+std::uint64_t routed_pieces(const Plan& plan) {
+  const std::uint64_t context = plan.mesh.size(Axis::context);
+  return context * (context > 1 && plan.zigzag ? 2 : 1) * (folds_tensor(plan) ? plan.mesh.size(Axis::tensor) : 1);
+}
+
+Workload as_routed(const Workload& workload, const Plan& plan) {
+  Workload out = workload;
+  const std::uint64_t pieces = routed_pieces(plan);
+  if (out.routing.group == 0 && pieces > 1 && out.sequence_length % pieces == 0) {
+    out.routing.group = out.sequence_length / pieces;
+  }
+  return out;
+}
+
 AxisList sequence_axes(const Plan& plan) {
   AxisList axes = batch_axes;
   const auto add = [&](Axis axis) { axes.axis[axes.count++] = axis; };

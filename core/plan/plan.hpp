@@ -49,6 +49,10 @@ enum class TensorAlgorithm : std::uint8_t { one_d, two_d, two_half_d, three_d };
 ///   ring            keys and values go around, online softmax
 ///   ring_self_attention  scores of the whole row are kept; keys, then values go around (Li et al., 2021)
 enum class ContextAlgorithm : std::uint8_t { all_gather, ulysses, ring, ring_self_attention };
+/// Axes that cut experts beside `expert`, so that each of their ranks holds other experts and not the same ones
+/// (context) or slices of them (tensor): Megatron's folding, with an expert-tensor size of 1 where tensor is among
+/// them.
+enum class ExpertFolding : std::uint8_t { none, context, tensor, context_and_tensor };
 enum class Recompute : std::uint8_t { none, selective, full };
 /// Where offloaded data waits between uses: in host memory, or on disk, from which it passes through host memory.
 enum class OffloadTier : std::uint8_t { host, disk };
@@ -86,7 +90,8 @@ struct Plan {
   TensorAlgorithm tensor = TensorAlgorithm::one_d;
   bool save_gathered = false;  ///< 3D: keep gathered operands for the backward pass instead of gathering again
   ContextAlgorithm context = ContextAlgorithm::all_gather;
-  bool zigzag = false;           ///< all_gather and ring: each rank holds an early and a late chunk of the sequence
+  bool zigzag = false;  ///< all_gather and ring: each rank holds an early and a late chunk of the sequence
+  ExpertFolding expert_folding = ExpertFolding::none;
   std::uint32_t inner_ring = 0;  ///< ring: members of an inner ring of a double ring; 0: one ring
   std::uint32_t chunks = 1;      ///< model chunks on each pipeline rank (virtual stages)
   ScheduleName schedule = ScheduleName::one_f_one_b;
@@ -145,6 +150,18 @@ struct Plan {
 /// The axes longer than 1 along which ZeRO shards states: data, context and expert. All of their ranks hold the same
 /// weights, except for experts, which the expert axis cuts anyway.
 [[nodiscard]] AxisList shard_axes_of(const Plan&);
+
+/// Axes along which ranks hold other experts, outermost first: expert, and those of the folding that are longer than 1.
+[[nodiscard]] AxisList expert_axes(const Plan&);
+/// Whether each tensor rank holds whole experts and sends its own tokens to them.
+[[nodiscard]] bool folds_tensor(const Plan&);
+
+/// Equal pieces of a sequence that ranks route apart: of context ranks (with zigzag each has two), and of tensor ranks
+/// that hold whole experts.
+[[nodiscard]] std::uint64_t routed_pieces(const Plan&);
+/// The workload with the routing group that the plan gives it where it names none: a piece of the sequence, where that
+/// is a whole number of positions.
+[[nodiscard]] Workload as_routed(const Workload&, const Plan&);
 
 /// Whether something of the plan is kept off the device, or may be.
 [[nodiscard]] bool offloads(const Plan&);

@@ -10,10 +10,10 @@ FactoredSegment factored(const ParameterTable& table, const ParameterSegment& se
     if (s.offset < segment.offset || segment.offset + segment.count <= s.offset) continue;
     FactoredTensor t{&s, 1, 0, 1, out.count, out.matrices};
     const auto& outer = s.shard.dims[0].split;
-    const bool experts = std::find(outer.begin(), outer.end(), Axis::expert) != outer.end();
+    const bool experts = contains(outer, Axis::expert);
     std::size_t dim = 0;
     if (experts) {
-      t.matrices = s.shard.dims[dim++].extent / mesh.size(Axis::expert);
+      t.matrices = s.shard.dims[dim++].extent / size(mesh, outer);
       out.experts = true;
     }
     if (segment.decay) t.rows = s.shard.dims[dim++].valid;

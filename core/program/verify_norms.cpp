@@ -113,8 +113,7 @@ class Norms {
         return wrong(fmt::format("{} is a second copy, and is taken into the norm", s.name), run);
       }
       auto cut = static_cast<AxisBits>(flat | cuts(p_, s.shard));
-      if (is_factored(k.kind))
-        cut = static_cast<AxisBits>(cut & ~(cuts(p_, s.shard) & bit(Axis::expert)));  // experts have their own
+      if (is_factored(k.kind)) cut = static_cast<AxisBits>(cut & ~cuts_of_experts(p_, s));  // which have their own
       const Share share{into.offset, into.offset + into.count, cut, holders, k.parameter, &s};
       const bool known = std::any_of(sum.shares.begin(), sum.shares.end(), [&](const Share& other) {
         return other.low == share.low && other.high == share.high && other.parts == cut && other.classes == holders &&

@@ -34,6 +34,10 @@ AxisBits sums(const Program& p, const Shard& s, std::size_t from, std::size_t to
   return static_cast<AxisBits>(cuts(p, s, from, to) & ~bits(p.mesh, p.class_axes));
 }
 
+AxisBits cuts_of_experts(const Program& p, const ParameterSlice& s) {
+  return contains(s.shard.dims[0].split, Axis::expert) ? cuts(p, s.shard, 0, 1) : AxisBits{0};
+}
+
 const ParameterSlice* slice_of(const Program& p, const View& v) {
   const Buffer& b = p[v.buffer];
   if (!b.parameters || !b.flat_split.empty()) return nullptr;

@@ -25,6 +25,8 @@ using AxisBits = std::uint16_t;
 /// The same without the class axes. Ranks along those run other lists, so a cut says nothing about sums (experts,
 /// SUMMA).
 [[nodiscard]] AxisBits sums(const Program&, const Shard&, std::size_t from, std::size_t to);
+/// The axes along which ranks hold other experts of the tensor, each of which is a matrix by itself.
+[[nodiscard]] AxisBits cuts_of_experts(const Program&, const ParameterSlice&);
 
 [[nodiscard]] inline const View& view(const OpRun& run, std::uint32_t i) {
   return run.block->views[run.op->views.first + i];

@@ -37,7 +37,7 @@ bool is_factored(KernelKind kind) {
 }
 
 /// Axes along which ranks hold other parts of the parameters that a view of a gradient covers.
-AxisBits parts_of_segment(const Program& p, const View& g) {
+AxisBits parts_of_segment(const Program& p, const View& g, bool each_expert = false) {
   AxisBits out = bits(p.mesh, g.member_of);
   if (!p[g.buffer].parameters) return out;
   const ParameterTable& table = p.parameter_tables[*p[g.buffer].parameters];
@@ -48,7 +48,8 @@ AxisBits parts_of_segment(const Program& p, const View& g) {
     const std::uint64_t high =
         part.segment->offset + (std::min(g.offset + g.count, part.first + part.count) - part.first) * part.parts;
     for (const ParameterSlice& s : table.slices) {
-      if (low <= s.offset && s.offset < high) out = static_cast<AxisBits>(out | cuts(p, s.shard));
+      if (s.offset < low || high <= s.offset) continue;
+      out = static_cast<AxisBits>(out | (cuts(p, s.shard) & ~(each_expert ? cuts_of_experts(p, s) : 0)));
     }
   }
   return out;
@@ -138,10 +139,8 @@ AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::u
         // Each of the ranks that hold the same adds a share.
         const AxisBits alike =
             k.parameter < 1.0 ? bits(p.mesh, {Axis::tensor, Axis::depth, Axis::row, Axis::column}) : AxisBits{0};
-        auto parts = static_cast<AxisBits>(parts_of_segment(p, view(run, 0)) | alike);
-        // Each expert has its own statistics.
-        if (is_factored(k.kind)) parts = static_cast<AxisBits>(parts & ~bit(Axis::expert));
-        return parts;
+        // Adafactor has statistics of each expert.
+        return static_cast<AxisBits>(parts_of_segment(p, view(run, 0), is_factored(k.kind)) | alike);
       }
       break;
     default: break;

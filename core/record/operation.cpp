@@ -25,7 +25,7 @@ static_assert(sets + std::size(alone) == several);
 
 std::size_t axis_set(const AxisList& axes) {
   std::size_t set = 0;
-  for (const Axis a : axes) {
+  for (const Axis a : cut_experts(axes) ? AxisList{Axis::expert} : axes) {
     const auto* const at = std::find(std::begin(combined), std::end(combined), a);
     if (at != std::end(combined)) {
       set |= std::size_t{1} << (at - std::begin(combined));

@@ -181,4 +181,22 @@ std::optional<LaunchSizes::Size> launcher_gpus(LaunchReading& r) {
 
 void put_sizes(LaunchReading& reading, const LaunchSizes& sizes) { Sizes(reading, sizes).put(); }
 
+std::optional<ExpertRanks> expert_ranks(std::uint64_t ranks, std::uint64_t tensor, std::uint64_t context) {
+  if (ranks == 0 || ranks % tensor != 0) return std::nullopt;
+  ranks /= tensor;
+  const bool over_context = ranks > 1 && context > 1;
+  if (over_context && ranks % context != 0) return std::nullopt;
+  const auto folding = static_cast<ExpertFolding>((over_context ? 1 : 0) + (tensor > 1 ? 2 : 0));
+  return ExpertRanks{over_context ? ranks / context : ranks, folding};
+}
+
+std::optional<std::uint64_t> laid_out_expert_ranks(const Plan& plan) {
+  const AxisList axes = expert_axes(plan);
+  const Mesh& mesh = plan.mesh;
+  if (mesh.size(Axis::expert) > 1 && mesh.size(Axis::context) > 1 && !contains(axes, Axis::context)) {
+    return std::nullopt;
+  }
+  return size(mesh, axes);
+}
+
 }  // namespace orrery

@@ -15,13 +15,15 @@ namespace orrery {
 ///     data = gpus / (tensor pipeline context replica expert)
 ///     batch = micro x accumulation x (gpus / (tensor pipeline context))
 ///
-/// `expert` lies inside data parallelism, as all frameworks here have it: its ranks take other sequences.
+/// `expert` lies inside data parallelism: its ranks take other sequences. Those of other axes that hold other experts
+/// are plan.expert_folding (expert_ranks).
 struct LaunchSizes {
   struct Size {
     std::uint64_t value = 1;
     std::string from = {};  ///< key of the file; empty: nothing says it
   };
   Size tensor, pipeline, context, expert, replica;
+  std::uint64_t expert_ranks = 1;    ///< with other experts, by whatever axes
   std::optional<Size> data;          ///< ranks that shard or copy; empty: what is left of the GPUs
   std::optional<Size> gpus;          ///< of the whole run
   std::optional<Size> micro;         ///< sequences in a microbatch
@@ -31,6 +33,18 @@ struct LaunchSizes {
   /// Axes, outermost first.
   std::vector<std::string> order = {"pipeline", "replica", "data", "expert", "context", "tensor"};
 };
+
+/// How Megatron-LM and torchtitan lay out ranks with other experts: from the innermost axis up, tensor ranks where each
+/// holds whole experts, then context ranks, then those that take other sequences.
+struct ExpertRanks {
+  std::uint64_t expert = 1;  ///< of those with other sequences
+  ExpertFolding folding = ExpertFolding::none;
+};
+/// `tensor` is 1 where tensor ranks cut experts as they cut other layers. Empty where only a part of an axis would hold
+/// other experts.
+[[nodiscard]] std::optional<ExpertRanks> expert_ranks(std::uint64_t ranks, std::uint64_t tensor, std::uint64_t context);
+/// The number of these ranks in a plan, of which such a layout is known; empty where it leaves out context ranks.
+[[nodiscard]] std::optional<std::uint64_t> laid_out_expert_ranks(const Plan&);
 
 /// The number of GPUs that a script tells its launcher. Of the launcher's other flags it says that they have no effect.
 [[nodiscard]] std::optional<LaunchSizes::Size> launcher_gpus(LaunchReading&);

@@ -79,6 +79,13 @@ void PlanRefusals::whole_loss() {
          {"Leave out loss_chunks."});
 }
 
+void PlanRefusals::no_folding() {
+  if (run_.plan.expert_folding == ExpertFolding::none) return;
+  refuse("plan.expert_folding", "expert-folding",
+         fmt::format("{} holds other experts on ranks with other sequences alone", title_),
+         {"Leave out expert_folding."});
+}
+
 void PlanRefusals::no_algorithm() {
   if (!run_.plan.collective_algorithm) return;
   refuse("plan.collective_algorithm", "algorithm",

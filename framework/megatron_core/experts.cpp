@@ -92,12 +92,6 @@ void read_routing(MegatronFlags& f) {
   if (capacity && *capacity > 0.0)
     f.set("--moe-expert-capacity-factor", "workload.routing.capacity", fmt::format("{}", *capacity));
   f.take("--moe-expert-capacity-factor", "no capacity");
-  const auto sequence = f.whole("--seq-length", 1);
-  const auto context = f.whole("--context-parallel-size", 1);
-  // Each rank routes its own positions; with rings these are two parts of a sequence.
-  if (sequence && context && *context > 1 && *sequence % (2 * *context) == 0)
-    f.reading().assume("workload.routing.group", std::to_string(*sequence / (2 * *context)),
-                       "each rank routes its own positions");
   f.reading().assume("workload.routing.kind", "\"balanced\"", "which experts tokens visit follows from the data");
 }
 

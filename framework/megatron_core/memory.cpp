@@ -117,11 +117,11 @@ void hiding(MegatronFlags& f, const LaunchSizes& s) {
   };
   refuse("--tp-comm-overlap", s.tensor.value > 1, "matrix products hide the tensor axis' messages",
          "messages that are waited for");
-  refuse("--overlap-moe-expert-parallel-comm", s.expert.value > 1, "other microbatches hide the experts' messages",
+  refuse("--overlap-moe-expert-parallel-comm", s.expert_ranks > 1, "other microbatches hide the experts' messages",
          "messages that are waited for");
-  refuse("--moe-shared-expert-overlap", s.expert.value > 1, "shared experts hide the experts' messages",
+  refuse("--moe-shared-expert-overlap", s.expert_ranks > 1, "shared experts hide the experts' messages",
          "messages that are waited for");
-  if (f.on("--delay-wgrad-compute") && s.pipeline.value * s.expert.value > 1)
+  if (f.on("--delay-wgrad-compute") && s.pipeline.value * s.expert_ranks > 1)
     f.refuse("--delay-wgrad-compute", "weight gradients are computed later, beside messages", "at once");
   f.without_effect("--delay-wgrad-compute", "there is nothing to hide");
 }
@@ -132,7 +132,7 @@ void dispatch(MegatronFlags& f, const LaunchSizes& s) {
   const ModelSpec* model = f.reading().known_model();
   if (model == nullptr || !model->mixture) return;
   const auto kind = f.word(flag, {"allgather", "alltoall", "flex", "alltoall_seq"});
-  if (s.expert.value > 1 && kind.value_or("allgather") == "allgather") {
+  if (s.expert_ranks > 1 && kind.value_or("allgather") == "allgather") {
     if (kind)
       f.refuse(flag, "every rank gathers all tokens, and sums what its experts give", "tokens that travel to experts");
     else

@@ -20,7 +20,8 @@ Framework megatron_core() {
                     {"zero=2,3", "pipeline=1 overlap_gradients=on offload_states=off",
                      "Megatron-FSDP has no pipeline here, and reduces beside the backward pass"},
                     {"context=all_gather,ring", "zigzag=on", "ranks hold an early and a late part of a sequence"},
-                    {"expert=!1", "context=1", "expert ranks come from context ranks first"},
+                    {"expert=!1 context=!1", "expert_folding=context,context+tensor",
+                     "expert ranks come from context ranks first"},
                     {"", "",
                      "ranks stand in the order pipeline, replica, data, expert, context, tensor, or with pipeline "
                      "behind data",

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/plan/plan_check.hpp"
+#include "core/plan/plan_names.hpp"
 #include "framework/megatron_core/read.hpp"
 
 // Sizes of the mesh and of the batch: core/parallel_state.py and training/arguments.py, NVIDIA/Megatron-LM@d98e8a64.
@@ -37,36 +38,55 @@ std::optional<Size> batch(MegatronFlags& f) {
   return said(f, "--global-batch-size");
 }
 
-/// Ranks with other experts: inside data parallelism alone, and as wide as the model's tensor parallelism.
-Size expert(MegatronFlags& f, const LaunchSizes& s) {
+/// Ranks with other experts, of whatever axes they are. Tensor ranks cut experts as they cut other layers, unless their
+/// number for experts is said to be 1.
+Size expert(MegatronFlags& f, LaunchSizes& s) {
   constexpr const char* flag = "--expert-model-parallel-size";
   constexpr const char* width = "--expert-tensor-parallel-size";
   const ModelSpec* model = f.reading().known_model();
-  const std::uint64_t etp = f.whole(width, 1, plan_size_limit).value_or(s.tensor.value);
-  const auto size = f.whole(flag, 1, plan_size_limit);
+  const std::uint64_t tensor = s.tensor.value, etp = f.whole(width, 1, plan_size_limit).value_or(tensor);
+  const auto said = f.whole(flag, 1, plan_size_limit);
   if (model != nullptr && !model->mixture) {
     f.without_effect(flag, "the model has no experts");
     f.without_effect(width, "the model has no experts");
     return {};
   }
-  if (etp != s.tensor.value)
-    f.refuse(width, fmt::format("experts are cut {} ways, other layers {}", etp, s.tensor.value),
-             fmt::format("{} ways for both", s.tensor.value));
-  else
-    f.take(width, "the tensor axis");
-  if (!size) return {};
-  std::uint64_t expert = *size;
-  if (expert > 1 && s.context.value > 1)
-    f.refuse(flag, "ranks of the context axis hold other experts too", "other experts on ranks with other sequences");
-  if (s.gpus) {
-    const std::uint64_t ranks = s.tensor.value * s.pipeline.value * s.context.value * s.replica.value;
-    const std::uint64_t data = ranks == 0 || s.gpus->value % ranks != 0 ? expert : s.gpus->value / ranks;
-    while (expert > 1 && (data % expert != 0 || *size % expert != 0)) --expert;
-    if (expert != *size)
-      f.refuse(flag, fmt::format("{} ranks hold other experts, and {} take other sequences", *size, data),
-               fmt::format("{} ranks with other experts", expert));
+  const std::uint64_t size = said.value_or(1);
+  const bool whole = etp == 1 && tensor > 1;
+  std::optional<ExpertRanks> laid = expert_ranks(size, whole ? tensor : 1, s.context.value);
+  if (etp != tensor && (!whole || size % tensor != 0)) {
+    f.refuse(width,
+             whole
+                 ? fmt::format("{} expert ranks are fewer than the {} tensor ranks with whole experts, or no multiple",
+                               size, tensor)
+                 : fmt::format("experts are cut {} ways, other layers {}", etp, tensor),
+             fmt::format("{} ways for both", tensor));
+    laid = expert_ranks(size, 1, s.context.value);
+  } else {
+    f.take(width, whole ? "plan.expert_folding" : "the tensor axis");
   }
-  return {expert, f.key(flag)};
+  if (!laid) {
+    f.refuse(flag, fmt::format("a part of the {} context ranks holds other experts", s.context.value),
+             "other experts on ranks with other sequences");
+    laid = ExpertRanks{whole && size % tensor == 0 ? size / tensor : size,
+                       whole && size % tensor == 0 ? ExpertFolding::tensor : ExpertFolding::none};
+  }
+  std::uint64_t expert = laid->expert;
+  if (s.gpus) {
+    const std::uint64_t ranks = tensor * s.pipeline.value * s.context.value * s.replica.value;
+    const std::uint64_t data = ranks == 0 || s.gpus->value % ranks != 0 ? expert : s.gpus->value / ranks;
+    while (expert > 1 && (data % expert != 0 || laid->expert % expert != 0)) --expert;
+    if (expert != laid->expert)
+      f.refuse(flag,
+               fmt::format("{} ranks with other sequences hold other experts, and {} there are", laid->expert, data),
+               fmt::format("{} such ranks with other experts", expert));
+  }
+  s.expert_ranks = size / laid->expert * expert;
+  if (laid->folding != ExpertFolding::none)
+    f.set(flag, "plan.expert_folding", fmt::format("\"{}\"", name_of(laid->folding)));
+  else if (said)
+    f.take(flag, "");
+  return {expert, expert > 1 ? f.key(flag) : ""};
 }
 
 void context(MegatronFlags& f, const LaunchSizes& s) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/plan/plan_names.hpp"
+#include "framework/launch/launch_sizes.hpp"
 #include "framework/launch/plan_refusals.hpp"
 #include "framework/megatron_core/flag_writer.hpp"
 
@@ -85,13 +86,13 @@ void context(FlagWriter& w) {
 }
 
 void experts(FlagWriter& w) {
-  const std::uint32_t e = w.size(Axis::expert);
   if (!w.model().mixture) return;
-  w.flag("--expert-model-parallel-size", e);
-  w.flag("--expert-tensor-parallel-size", w.size(Axis::tensor));
-  if (e > 1 && w.size(Axis::context) > 1) {
+  const std::optional<std::uint64_t> ranks = laid_out_expert_ranks(w.plan());
+  w.flag("--expert-model-parallel-size", ranks.value_or(w.size(Axis::expert)));
+  w.flag("--expert-tensor-parallel-size", folds_tensor(w.plan()) ? 1 : w.size(Axis::tensor));
+  if (!ranks) {
     w.refuse("mesh.expert", "mixture", "Megatron-LM's expert ranks take in those of the context axis first",
-             {"Set context or expert to 1."});
+             {"Fold experts over context (expert_folding), or set context or expert to 1."});
   }
   if (w.size(Axis::tensor) > 1 && !w.plan().sequence_parallel) {
     w.refuse("plan.sequence_parallel", "mixture",

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "core/plan/plan_names.hpp"
 #include "framework/torchtitan/reading.hpp"
 
 // Mesh and batch of a torchtitan configuration. Source: pytorch/torchtitan@73a0e6979,
@@ -48,20 +49,23 @@ void TitanReading::sizes() {
   put_sizes(r_, sizes);
 }
 
-/// torchtitan takes the ranks of experts from the innermost ranks that shard, context ranks among them, and from tensor
-/// ranks unless experts are cut by these too. Plans have them inside data alone.
+/// torchtitan takes the ranks of experts from the innermost ranks that shard, context ranks among them, and before
+/// these from tensor ranks unless experts are cut by them too.
 void TitanReading::experts(LaunchSizes& sizes, const std::optional<std::uint64_t>& shards) {
   constexpr std::string_view name = "parallelism.expert_parallel_degree";
+  constexpr std::string_view width = "parallelism.expert_tensor_parallel_degree";
   const std::uint64_t wanted = size(name, 1).value;
-  const std::uint64_t cut = size("parallelism.expert_tensor_parallel_degree", 1).value;
+  const std::uint64_t cut = size(width, 1).value;
   const bool mixture = r_.known_model() != nullptr && r_.known_model()->mixture.has_value();
-  if (has("parallelism.expert_tensor_parallel_degree")) {
-    if (wanted > 1 && mixture && tensor_ > 1 && cut != tensor_) {
-      r_.refuse("parallelism.expert_tensor_parallel_degree",
-                "experts cut by fewer tensor ranks than other layers are not in plans",
+  const bool whole = wanted > 1 && mixture && tensor_ > 1 && cut == 1;
+  if (has(width)) {
+    if (wanted > 1 && mixture && tensor_ > 1 && !whole && cut != tensor_) {
+      r_.refuse(width, "experts cut by some of the tensor ranks are not in plans",
                 fmt::format("experts cut by {} tensor ranks", tensor_));
+    } else if (whole) {
+      r_.take(width, "plan.expert_folding");
     } else {
-      r_.without_effect("parallelism.expert_tensor_parallel_degree", "experts are cut as other layers are");
+      r_.without_effect(width, "experts are cut as other layers are");
     }
   }
   if (!has(name)) return;
@@ -69,19 +73,20 @@ void TitanReading::experts(LaunchSizes& sizes, const std::optional<std::uint64_t
     r_.without_effect(name, "the model has no experts");
     return;
   }
-  std::uint64_t expert = wanted;
+  const std::optional<ExpertRanks> laid = expert_ranks(wanted, whole ? tensor_ : 1, sizes.context.value);
+  std::uint64_t expert = laid ? laid->expert : wanted;
   if (shards) expert = std::gcd(expert, *shards);
   expert = std::gcd(expert, std::uint64_t{r_.known_model()->mixture->experts});
   sizes.expert = {expert, std::string(name)};
-  if (wanted == 1) return;
-  if (expert != wanted) {
-    r_.refuse(name, fmt::format("{} expert ranks that lie across context or tensor ranks are not in plans", wanted),
+  if (!laid) {
+    r_.refuse(name, fmt::format("{} expert ranks are a part of the tensor and context ranks", wanted),
               fmt::format("{} expert ranks inside the data-parallel ones", expert));
-  } else if (sizes.context.value > 1) {
-    r_.refuse(name, "expert ranks across context ranks are not in plans", "expert ranks inside the data-parallel ones");
-  } else if (tensor_ > 1 && cut != tensor_ && !has("parallelism.expert_tensor_parallel_degree")) {
-    r_.refuse(name, "expert ranks across tensor ranks are not in plans",
-              fmt::format("experts cut by {} tensor ranks, and expert ranks inside the data-parallel ones", tensor_));
+  } else if (expert != laid->expert) {
+    r_.refuse(name, fmt::format("{} expert ranks would lie among {} that shard", wanted, shards.value_or(expert)),
+              fmt::format("{} expert ranks inside the data-parallel ones", expert));
+  }
+  if (laid && laid->folding != ExpertFolding::none) {
+    r_.set(name, "plan.expert_folding", fmt::format("\"{}\"", name_of(laid->folding)));
   }
 }
 
@@ -139,11 +144,8 @@ void TitanReading::context() {
     if (!none) r_.refuse(balance, fmt::format("the balance \"{}\" is not in plans", *how), "zigzag");
   }
   const bool mixture = r_.known_model() != nullptr && r_.known_model()->mixture.has_value();
-  const std::uint64_t pieces = 2 * r_.plan_number("mesh.context", 1);  // an early and a late one on each rank
-  const std::uint64_t sequence = r_.plan_number("workload.sequence", 0);
-  if (mixture && sequence % pieces == 0 && sequence > 0) {
+  if (mixture) {
     r_.assume("workload.routing.kind", "\"balanced\"", "the file does not say which experts tokens visit");
-    r_.assume("workload.routing.group", std::to_string(sequence / pieces), "each rank routes its own positions");
   }
 }
 

@@ -5,6 +5,7 @@
 #include "core/plan/plan_names.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/spec/spec_files.hpp"
+#include "framework/launch/launch_sizes.hpp"
 #include "framework/launch/plan_refusals.hpp"
 #include "framework/torchtitan/models.hpp"
 #include "framework/torchtitan/stages.hpp"
@@ -92,10 +93,10 @@ class Refusals {
     if (plan_.inner_ring != 0) {
       refuse("plan.inner_ring", "context", "torchtitan has one ring of context ranks", {"Leave out inner_ring."});
     }
-    if (size(Axis::expert) > 1) {
+    if (!laid_out_expert_ranks(plan_)) {
       refuse("mesh.expert", "experts", "torchtitan takes expert ranks from context ranks first",
              {fmt::format("expert is {}, and context is {}.", size(Axis::expert), size(Axis::context)),
-              "Set one of them to 1."});
+              "Fold experts over context (expert_folding), or set one of them to 1."});
     }
   }
 

@@ -4,6 +4,7 @@
 
 #include "core/base/toml_writer.hpp"
 #include "core/plan/schedule_rules.hpp"
+#include "framework/launch/launch_sizes.hpp"
 #include "framework/torchtitan/models.hpp"
 #include "framework/torchtitan/schedule_csv.hpp"
 #include "framework/torchtitan/writing.hpp"
@@ -104,8 +105,8 @@ class Writer {
       out_.text("context_parallel_rotate_method", plan_.context == ContextAlgorithm::ring ? "alltoall" : "allgather");
     }
     if (run_.model.mixture) {
-      out_.whole("expert_parallel_degree", size(Axis::expert));
-      out_.whole("expert_tensor_parallel_degree", size(Axis::tensor));
+      out_.whole("expert_parallel_degree", laid_out_expert_ranks(plan_).value_or(size(Axis::expert)));
+      out_.whole("expert_tensor_parallel_degree", folds_tensor(plan_) ? 1 : size(Axis::tensor));
     }
     out_.whole("pipeline_parallel_degree", size(Axis::pipeline));
     if (size(Axis::pipeline) > 1) pipeline();

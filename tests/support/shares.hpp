@@ -8,19 +8,23 @@
 
 namespace orrery::test {
 
-/// Whether a segment holds experts, which the expert axis cuts anyway.
-[[nodiscard]] inline bool of_experts(const ParameterTable& table, const ParameterSegment& segment) {
+/// Whether ranks along the axis hold other experts than those of a segment.
+[[nodiscard]] inline bool other_experts(const ParameterTable& table, const ParameterSegment& segment, Axis axis) {
   for (const ParameterSlice& s : table.slices) {
     const bool inside = s.offset >= segment.offset && s.offset < segment.offset + segment.count;
-    if (inside && s.name.find("ffn.experts.") != std::string::npos) return true;
+    if (!inside || s.name.find("ffn.experts.") == std::string::npos) continue;
+    return axis == Axis::expert || contains(s.shard.dims[0].split, axis);
   }
   return false;
 }
 
-/// Ranks among which ZeRO shards a segment: data x context, and x expert for all segments but experts.
+/// Ranks among which ZeRO shards a segment: data x context x expert, but for axes along which experts differ.
 [[nodiscard]] inline std::uint64_t shares(const Mesh& mesh, const ParameterTable& table, const ParameterSegment& s) {
-  const std::uint64_t all = std::uint64_t{mesh.size(Axis::data)} * mesh.size(Axis::context);
-  return of_experts(table, s) ? all : all * mesh.size(Axis::expert);
+  std::uint64_t n = 1;
+  for (const Axis axis : {Axis::data, Axis::context, Axis::expert}) {
+    if (!other_experts(table, s, axis)) n *= mesh.size(axis);
+  }
+  return n;
 }
 
 /// Elements of a table that one of them holds; all without ZeRO.

@@ -28,7 +28,7 @@ Kernel BranchEnds::kernel(KernelKind kind, Pass pass, const BranchEnd& end) cons
 void BranchEnds::close(BlockBuilder& b, const Module& module, const BranchEnd& end, const BranchBiases& biases,
                        Operand residual, Operand out) const {
   // The product is row-parallel and gives partial sums; the bias is added after the sum.
-  BufferId x = summed(b, end.out, end.part);
+  BufferId x = end.summed ? end.part : summed(b, end.out, end.part);
   // The sum with the stream takes the last bias, unless a norm stands between.
   const char* last = nullptr;
   for (const char* bias : biases.of) {
@@ -78,6 +78,10 @@ Operand BranchEnds::open(BlockBuilder& b, const Module& module, const BranchEnd&
     b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.rows, c_.hidden_width),
               {dy, gradient_of(c_, module, bias)});
   }
+  return end.summed ? dy : gathered(b, end, dy);
+}
+
+Operand BranchEnds::gathered(BlockBuilder& b, const BranchEnd& end, Operand dy) const {
   if (!c_.sequence_parallel) return dy;
   // Nothing before it on the compute lane produces what the next stage sent.
   if (c_.pipeline > 1 && dy.buffer == c_.hidden_gradient) {

@@ -22,6 +22,7 @@ struct BranchEnd {
   BufferId whole{};            ///< gradient of all positions: with sequence parallelism
   std::optional<NormSite> norm;
   std::uint8_t site = 0;  ///< of dropout
+  bool summed = false;    ///< the branch itself leaves `part`, and its way back takes the gradient so
 };
 
 /// Slices of biases that a branch adds; none where null.  Branches side by side end as one, with two of them.
@@ -35,6 +36,8 @@ class BranchEnds {
   /// Sum of every tensor rank's partial products, whole or cut by positions.
   BufferId summed(BlockBuilder&, BufferId partial, BufferId part) const;
   void close(BlockBuilder&, const Module&, const BranchEnd&, const BranchBiases&, Operand residual, Operand out) const;
+  /// The gradient of all positions, from that of a rank's own.
+  Operand gathered(BlockBuilder&, const BranchEnd&, Operand gradient) const;
   /// From the gradient of the stream behind it to that of the last product, whole.
   Operand open(BlockBuilder&, const Module&, const BranchEnd&, const BranchBiases&, Operand gradient) const;
 

@@ -25,14 +25,19 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
     : s_(s),
       m_(*s.model.mixture),
       gated_(is_gated(s.model.activation)),
+      folded_(contains(s.expert_axes, Axis::tensor)),
+      gathers_(s.sequence_parallel && !folded_),
       learned_(s.workload.routing.kind == Routing::Kind::learned),
-      parts_(s.plan.mesh.size(Axis::expert)),
+      parts_(static_cast<std::uint32_t>(size(s.plan.mesh, s.expert_axes))),
       local_(m_.experts / parts_),
-      width_(m_.ffn / (s.grid ? s.plan.mesh.size(Axis::column) : s.tensor)),
+      tokens_(folded_ ? s.rows : s.tokens),
+      width_(m_.ffn / (s.grid    ? s.plan.mesh.size(Axis::column)
+                       : folded_ ? 1
+                                 : s.tensor)),
       shared_(m_.shared_ffn / (s.grid ? s.plan.mesh.size(Axis::column) : s.tensor)),
-      expert_group_(s.group({Axis::expert})),
+      expert_group_(s.group(s.expert_axes)),
       norm2_out_(norm2_out) {
-  const std::uint64_t groups = s.tokens / routing_group(s.workload);
+  const std::uint64_t groups = tokens_ / routing_group(s.workload);
   std::uint64_t most = 0;
   double kept = 0.0;  // mean over layers
   if (learned_) {
@@ -64,6 +69,7 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
   // The rows that ranks send are no part of a tensor of the model; the shard says which ranks have other rows.
   ShardDim rows = {0, 0, s.batch_split, true};
   if (s.context > 1) rows.split.axis[rows.split.count++] = Axis::context;
+  if (folded_) rows.split.axis[rows.split.count++] = Axis::tensor;
   for (const Axis axis : s.layout.stream_sequences) rows.split.axis[rows.split.count++] = axis;
   rows.extent = rows.valid = slots_ * size(s.plan.mesh, rows.split) * s.program.microbatches;
   const auto by_slot = [&](const char* name, Role role, std::uint64_t width) {
@@ -74,9 +80,9 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
   const bool sp = s.sequence_parallel;
   const bool several = parts_ > 1;
   logits_ = by_token("router.logits", Role::activation, s.state, m_.experts, sp);
-  choice_ = by_token("router.choice", Role::statistic, DType::i32, k, false);
+  choice_ = by_token("router.choice", Role::statistic, DType::i32, k, folded_);
   if (learned_) {
-    choice_part_ = sp ? by_token("router.choice.part", Role::workspace, DType::i32, k, true) : choice_;
+    choice_part_ = gathers_ ? by_token("router.choice.part", Role::workspace, DType::i32, k, true) : choice_;
     if (s.workload.routing.auxiliary_loss > 0.0) {
       loads_ = layer_buffer(s, "router.loads", Role::statistic, DType::i32, groups * m_.experts);
     }
@@ -85,8 +91,8 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
   expert_ids_ = layer_buffer(s, "experts.numbers", Role::statistic, DType::i32, slots_);
   sent_ids_ =
       learned_ && several ? layer_buffer(s, "experts.numbers.sent", Role::workspace, DType::i32, slots_) : expert_ids_;
-  gates_ = by_token("router.gates", Role::statistic, s.state, k, false);
-  gates_part_ = sp ? by_token("router.gates.part", Role::workspace, s.state, k, true) : gates_;
+  gates_ = by_token("router.gates", Role::statistic, s.state, k, folded_);
+  gates_part_ = gathers_ ? by_token("router.gates.part", Role::workspace, s.state, k, true) : gates_;
   arrived_ = by_slot("experts.in", Role::activation, h);
   sent_ = several ? by_slot("experts.sent", Role::workspace, h) : arrived_;
   pre_ = by_slot("experts.pre", Role::activation, up);
@@ -105,6 +111,10 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
     shared_act_gradient_ = workspace("shared.act.gradient", shared_);
     if (gated_) shared_pre_gradient_ = workspace("shared.pre.gradient", shared_up);
     shared_input_gradient_ = workspace("shared.input.gradient", h);
+    if (folded_) {
+      shared_part_ = by_token("shared.part", Role::workspace, s.act, h, true);
+      shared_input_part_ = by_token("shared.input.gradient.part", Role::workspace, s.act, h, true);
+    }
   }
   returned_gradient_ = by_slot("experts.returned.gradient", Role::workspace, h);
   made_gradient_ = several ? by_slot("experts.out.gradient", Role::workspace, h) : returned_gradient_;
@@ -112,21 +122,21 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
   if (gated_) pre_gradient_ = by_slot("experts.pre.gradient", Role::workspace, up);
   arrived_gradient_ = by_slot("experts.in.gradient", Role::workspace, h);
   sent_gradient_ = several ? by_slot("experts.sent.gradient", Role::workspace, h) : arrived_gradient_;
-  gates_gradient_ = by_token("router.gates.gradient", Role::workspace, s.state, k, false);
+  gates_gradient_ = by_token("router.gates.gradient", Role::workspace, s.state, k, folded_);
   gates_part_gradient_ =
-      sp ? by_token("router.gates.part.gradient", Role::workspace, s.state, k, true) : gates_gradient_;
+      gathers_ ? by_token("router.gates.part.gradient", Role::workspace, s.state, k, true) : gates_gradient_;
   logits_gradient_ = by_token("router.logits.gradient", Role::workspace, s.state, m_.experts, sp);
   if (m_.shared_gate) gate_ = std::make_unique<SharedGate>(s, norm2_out);
 }
 
 double MixtureLayer::bias_scale(const ExpertMatrix& m) const {
-  return m.widens || s_.tensor == 1 ? 0.0 : 1.0 / s_.tensor;
+  return m.widens || s_.tensor == 1 || folded_ ? 0.0 : 1.0 / s_.tensor;
 }
 
 // --- kernels -------------------------------------------------------------------
 
 Kernel MixtureLayer::tokens_kernel(KernelKind kind, Pass pass, std::uint64_t width) const {
-  Kernel k = s_.kernel(kind, pass, s_.tokens, width, slots_);
+  Kernel k = s_.kernel(kind, pass, tokens_, width, slots_);
   k.batch = m_.per_token;
   return k;
 }
@@ -150,7 +160,7 @@ void MixtureLayer::limit_groups(Kernel& k) const {
 
 /// The rows of this rank's own positions in a buffer of all tokens.
 Operand MixtureLayer::own(BufferId buffer, std::uint64_t width) const {
-  if (!s_.sequence_parallel) return read(buffer);
+  if (!gathers_) return read(buffer);
   return {buffer, View::Use::read, 0, 0, s_.rows * width, {Axis::tensor}};
 }
 
@@ -230,6 +240,7 @@ void MixtureLayer::route(BlockBuilder& b) {
   k.heads = parts_;
   if (!learned_) {
     limit_groups(k);
+    for (const Axis axis : s_.expert_axes) k.site |= axis == Axis::context ? 1 : axis == Axis::tensor ? 2 : 0;
     b.compute(k, {write(choice_), write(slot_ids_), write(expert_ids_)});
     return;
   }
@@ -240,7 +251,7 @@ void MixtureLayer::route(BlockBuilder& b) {
     choose.site = m_.scores == Mixture::Scores::sigmoid ? 2 : 1;
   }
   b.compute(choose, {read(logits_), write(choice_part_)});
-  if (s_.sequence_parallel) b.seam(Collective::Kind::all_gather, {read(choice_part_), write(choice_)});
+  if (gathers_) b.seam(Collective::Kind::all_gather, {read(choice_part_), write(choice_)});
   k.options.loads = s_.workload.routing.auxiliary_loss > 0.0;
   if (k.options.loads) {
     b.compute(k, {read(choice_), write(slot_ids_), write(sent_ids_), write(loads_)});
@@ -263,14 +274,18 @@ void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
   route(b);
   b.compute(gates_kernel(KernelKind::gates_forward, Pass::forward),
             {read(logits_), own(choice_, k), write(gates_part_)});
-  if (s_.sequence_parallel) b.seam(Collective::Kind::all_gather, {read(gates_part_), write(gates_)});
-  b.compute(tokens_kernel(KernelKind::dispatch_forward, Pass::forward, h), {read(x), read(slot_ids_), write(sent_)});
+  if (gathers_) b.seam(Collective::Kind::all_gather, {read(gates_part_), write(gates_)});
+  b.compute(tokens_kernel(KernelKind::dispatch_forward, Pass::forward, h),
+            {read(folded_ ? norm2_out_ : x), read(slot_ids_), write(sent_)});
   send(b, sent_, arrived_);
   if (shared_ > 0) {  // beside the messages
     shared_sharding().forward(s_, b, shared_up(), x, shared_pre_);
     activate(b, s_.tokens, shared_, shared_pre_, shared_act_);
     shared_sharding().forward(s_, b, shared_down(), shared_act_, shared_out_);
     if (gate_) gate_->forward(b, shared_out_);
+    if (folded_) {
+      b.seam(Collective::Kind::reduce_scatter, {read(gate_ ? gate_->gated() : shared_out_), write(shared_part_)});
+    }
   }
   expert_forward(b, up_matrix, arrived_, pre_, h, up);
   activate(b, slots_, width_, pre_, act_);
@@ -279,8 +294,8 @@ void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
   Kernel combine = tokens_kernel(KernelKind::combine_forward, Pass::forward, h);
   if (shared_ > 0) {
     combine.options.residual = true;
-    b.compute(combine,
-              {read(returned_), read(slot_ids_), read(gates_), read(gate_ ? gate_->gated() : shared_out_), write(y)});
+    const BufferId shared = folded_ ? shared_part_ : gate_ ? gate_->gated() : shared_out_;
+    b.compute(combine, {read(returned_), read(slot_ids_), read(gates_), read(shared), write(y)});
   } else {
     b.compute(combine, {read(returned_), read(slot_ids_), read(gates_), write(y)});
   }
@@ -288,24 +303,27 @@ void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
 
 // --- backward ------------------------------------------------------------------
 
-void MixtureLayer::backward(BlockBuilder& b, BlockBuilder& w, Operand dy, BufferId x, BufferId dx) {
+void MixtureLayer::backward(BlockBuilder& b, BlockBuilder& w, Operand dy, Operand whole_dy, BufferId x, BufferId dx) {
   const std::uint64_t h = s_.model.hidden, up = (gated_ ? 2 : 1) * width_;
   b.compute(tokens_kernel(KernelKind::combine_backward, Pass::input_gradient, h),
             {dy, read(returned_), read(slot_ids_), read(gates_), write(returned_gradient_), write(gates_gradient_)});
   send(b, returned_gradient_, made_gradient_);
   // Experts' results are parts of a sum over tensor ranks, and so are the gates' gradients.
-  if (s_.sequence_parallel) {
+  if (gathers_) {
     b.seam(Collective::Kind::reduce_scatter, {read(gates_gradient_), write(gates_part_gradient_)});
-  } else if (s_.is_several(sum_group())) {
+  } else if (!folded_ && s_.is_several(sum_group())) {
     b.seam(Collective::Kind::all_reduce, sum_group(), {update(gates_gradient_)});
   }
   if (shared_ > 0) {
-    const Operand dshared = gate_ ? gate_->backward(b, dy, shared_out_) : dy;
+    const Operand dshared = gate_ ? gate_->backward(b, whole_dy, shared_out_) : whole_dy;
     shared_sharding().input_gradient(s_, b, shared_down(), dshared, shared_act_gradient_);
     shared_sharding().weight_gradient(s_, w, shared_down(), shared_act_, dshared);
     const BufferId dpre = activate_back(b, s_.tokens, shared_, shared_pre_, shared_act_gradient_, shared_pre_gradient_);
     shared_sharding().input_gradient(s_, b, shared_up(), read(dpre), shared_input_gradient_);
     shared_sharding().weight_gradient(s_, w, shared_up(), x, read(dpre));
+    if (folded_) {
+      b.seam(Collective::Kind::reduce_scatter, {read(shared_input_gradient_), write(shared_input_part_)});
+    }
   }
   expert_input(b, down_matrix.weight, made_gradient_, act_gradient_, width_, h);
   expert_weight(w, down_matrix.weight, act_, made_gradient_, width_, h);
@@ -318,7 +336,8 @@ void MixtureLayer::backward(BlockBuilder& b, BlockBuilder& w, Operand dy, Buffer
   Kernel dispatch = tokens_kernel(KernelKind::dispatch_backward, Pass::input_gradient, h);
   if (shared_ > 0) {
     dispatch.options.residual = true;
-    b.compute(dispatch, {read(sent_gradient_), read(slot_ids_), read(shared_input_gradient_), write(dx)});
+    const BufferId shared = folded_ ? shared_input_part_ : shared_input_gradient_;
+    b.compute(dispatch, {read(sent_gradient_), read(slot_ids_), read(shared), write(dx)});
   } else {
     b.compute(dispatch, {read(sent_gradient_), read(slot_ids_), write(dx)});
   }

@@ -18,12 +18,16 @@ struct ExpertMatrix {
 /// The routed part of a layer, in place of a dense feed-forward part: the
 /// compute order and its seams.
 ///
-/// Tokens go to the ranks that hold their experts and back by all-to-all over the expert axis (Lepikhin et al.,
+/// Tokens go to the ranks that hold their experts and back by all-to-all over the axes that cut these (Lepikhin et al.,
 /// "GShard", ICLR 2021). Each expert is cut along the tensor axis as a dense layer is, so results are sums over tensor
 /// ranks. The sums are made after experts are combined, once per token. Every part of an all-to-all has room for the
 /// most that any rank sends another. With learned routing it has room for the most that a rank may send, and a message
 /// beside it says which expert each row is for. With sequence parallelism a rank routes its own positions and gathers
 /// gates.
+///
+/// Where the plan folds experts over the tensor axis (Liu et al., "MoE Parallel Folding", arXiv 2504.14960), each of
+/// its ranks holds whole experts and sends the positions that sequence parallelism gives it. So nothing is gathered
+/// before and nothing summed behind, but for shared experts, which stay cut as a dense layer is.
 ///
 /// On a grid experts are cut along columns as along a tensor axis, and their tokens have all features. SUMMA would
 /// bring the blocks of every expert to every rank, although a token visits only a few. The router alone takes the
@@ -33,12 +37,17 @@ class MixtureLayer {
   /// `norm2_out` is the normed stream, `hidden_width` wide.
   MixtureLayer(State&, BufferId norm2_out);
 
+  /// Whether y and dx are those of the rank's own positions, with their sums made, and so are dy and what is routed.
+  [[nodiscard]] bool routes_own() const { return folded_; }
+  /// Whether the forward pass takes the whole x, and not the rank's own positions alone.
+  [[nodiscard]] bool takes_whole_input() const { return !folded_ || shared_ > 0; }
   /// y = the experts' output for x: x is whole, y is a sum over tensor ranks that is still to be made.
   void forward(BlockBuilder&, BufferId x, BufferId y);
-  /// Whether the weight gradients need the whole x again.
+  /// Whether the weight gradients need the whole x again, and where ranks route their own positions, dy whole.
   [[nodiscard]] bool takes_input_again() const { return shared_ > 0; }
-  /// dx from dy (whole): a sum over tensor ranks that is still to be made, without the router's part.
-  void backward(BlockBuilder& b, BlockBuilder& w, Operand dy, BufferId x, BufferId dx);
+  /// dx from dy (whole): a sum over tensor ranks that is still to be made, without the router's part. `whole_dy` is
+  /// what shared experts take.
+  void backward(BlockBuilder& b, BlockBuilder& w, Operand dy, Operand whole_dy, BufferId x, BufferId dx);
   /// Adds the router's part to dx after its sum is made; the router's products may run beside that sum.
   void router_gradients(BlockBuilder& b, BlockBuilder& w);
   void router_backward(BlockBuilder& b, BlockBuilder& w, BufferId dx);
@@ -72,9 +81,12 @@ class MixtureLayer {
   State& s_;
   const Mixture& m_;
   bool gated_;
+  bool folded_;           ///< tensor ranks hold other experts
+  bool gathers_;          ///< sequence parallelism, and what belongs to tokens is gathered from tensor ranks
   bool learned_;          ///< scores decide who visits whom; sizes are then upper bounds
   std::uint32_t parts_;   ///< ranks that share the experts
   std::uint32_t local_;   ///< experts on one of them
+  std::uint64_t tokens_;  ///< that a rank routes
   std::uint64_t slots_;   ///< rows that a rank sends and takes, empty ones included
   double filled_;         ///< how many of these hold a token: mean over ranks and layers (learned: at most)
   std::uint64_t width_;   ///< of an expert on one rank
@@ -86,6 +98,7 @@ class MixtureLayer {
   BufferId choice_{}, slot_ids_{}, expert_ids_{}, logits_{}, gates_{}, gates_part_{};
   BufferId sent_{}, arrived_{}, pre_{}, act_{}, made_{}, returned_{};
   BufferId shared_pre_{}, shared_act_{}, shared_out_{};
+  BufferId shared_part_{}, shared_input_part_{};  ///< own positions of sums over tensor ranks
   BufferId returned_gradient_{}, made_gradient_{}, act_gradient_{}, pre_gradient_{}, arrived_gradient_{},
       sent_gradient_{};
   BufferId gates_gradient_{}, gates_part_gradient_{}, logits_gradient_{};

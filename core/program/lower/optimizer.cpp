@@ -16,10 +16,11 @@ namespace orrery::lowering {
 GroupId tensor_holders(State& c, bool one_expert) {
   AxisList axes;
   for (const Axis axis : AxisList(c.program[c.norm_group].axes)) {
-    if (axis == Axis::pipeline || (one_expert && axis == Axis::expert)) continue;
+    if (axis == Axis::pipeline || (one_expert && contains(c.expert_axes, axis))) continue;
     if (c.plan.mesh.size(axis) > 1) axes.axis[axes.count++] = axis;
   }
-  return axes.empty() ? c.tensor_group : c.group(axes);
+  if (!axes.empty()) return c.group(axes);
+  return c.tensor == 1 ? c.tensor_group : c.group({Axis::depth});  // one rank
 }
 
 BufferId update_workspace(State& c, const std::string& name, Scope scope, std::uint64_t count, Tier tier) {

@@ -107,7 +107,7 @@ void mixture_slices(TableBuilder& t, const State& c, double residual) {
   const ModelSpec& m = c.model;
   const Mixture& x = *m.mixture;
   const AxisList parts = {c.grid ? Axis::column : Axis::tensor};
-  const ShardDim width = cut(x.ffn, parts);
+  const ShardDim width = contains(c.expert_axes, Axis::tensor) ? whole(x.ffn) : cut(x.ffn, parts);
   const ShardDim shared = cut(x.shared_ffn, parts);
   const bool gated = is_gated(m.activation);
   if (c.grid) t.segment(true, true);  // what stands before is cut by rows too
@@ -122,7 +122,7 @@ void mixture_slices(TableBuilder& t, const State& c, double residual) {
     t.slice("ffn.shared.gate.weight", {cut(m.hidden, c.layout.stream_features), whole(1)}, Init::normal, deviation);
   }
   t.segment(true, false);
-  const ShardDim experts = cut(x.experts, {Axis::expert});
+  const ShardDim experts = cut(x.experts, c.expert_axes);
   t.slice("ffn.experts.up.weight",
           gated ? Shard{experts, whole(m.hidden), whole(2), width} : Shard{experts, whole(m.hidden), width},
           Init::normal, deviation);
@@ -130,14 +130,16 @@ void mixture_slices(TableBuilder& t, const State& c, double residual) {
 }
 
 /// Biases of experts: those of the product that widens are cut as it is. Tensor ranks each add a part of the others
-/// to their parts of a sum.
+/// to their parts of a sum, unless they hold other experts.
 void expert_bias_slices(TableBuilder& t, const State& c) {
   const ModelSpec& m = c.model;
-  const ShardDim experts = cut(m.mixture->experts, {Axis::expert}), width = cut(m.mixture->ffn, {Axis::tensor});
+  const bool folded = contains(c.expert_axes, Axis::tensor);
+  const ShardDim experts = cut(m.mixture->experts, c.expert_axes),
+                 width = folded ? whole(m.mixture->ffn) : cut(m.mixture->ffn, {Axis::tensor});
   t.segment(false, false);
   t.slice("ffn.experts.up.bias", is_gated(m.activation) ? Shard{experts, whole(2), width} : Shard{experts, width},
           Init::zeros);
-  t.summed_segment();
+  if (!folded) t.summed_segment();
   t.slice("ffn.experts.down.bias", {experts, whole(m.hidden)}, Init::zeros);
 }
 

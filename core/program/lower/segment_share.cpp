@@ -17,7 +17,8 @@ void add_lane(std::vector<Lane>& lanes, const AxisList& axes) {
 /// The axes along which ranks may hold the same values of a parameter.
 AxisList alike_axes(const State& s) {
   AxisList axes;
-  for (const Axis axis : {Axis::expert, Axis::tensor, Axis::depth, Axis::row, Axis::column}) {
+  for (const Axis axis : {Axis::context, Axis::expert, Axis::tensor, Axis::depth, Axis::row, Axis::column}) {
+    if (axis == Axis::context && !contains(s.expert_axes, axis)) continue;
     if (s.shard_states && contains(s.shard_axes, axis)) continue;  // each has a part
     if (s.plan.mesh.size(axis) > 1) axes.axis[axes.count++] = axis;
   }
@@ -74,6 +75,7 @@ Operand own_part(const State& c, BufferId buffer, const ParameterSegment& s, Vie
 GroupId share_group(State& c, const AxisList& axes) { return c.group(axes.empty() ? AxisList{Axis::data} : axes); }
 
 Lane lane_over(const AxisList& axes) {
+  if (cut_experts(axes)) return {LaneKind::collective, static_cast<std::uint8_t>(Axis::expert)};
   return {LaneKind::collective, axes.count == 1 ? static_cast<std::uint8_t>(axes.axis[0]) : all_lane};
 }
 

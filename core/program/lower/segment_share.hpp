@@ -15,7 +15,7 @@ struct SegmentShare {
                    ///< anyway
   AxisList sum;    ///< axes over which ranks hold parts of the sum: those that cut tokens and none of its parameters
   AxisList left;   ///< axes of `sum` that are left to sum over once ZeRO has scattered the sums over `own`
-  AxisList alike;  ///< axes of tensor parallelism, and the expert axis, along which ranks hold the same values
+  AxisList alike;  ///< axes of tensor parallelism, and those of experts, along which ranks hold the same values
   std::uint64_t first = 0;  ///< element where the rank's part begins in a buffer that holds such parts alone
   std::uint64_t count = 0;  ///< elements of that part
 };

@@ -55,7 +55,7 @@ bool differs_as_local(const State& s, std::uint32_t layer) {
 
 State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorSharding* own, OrderMemo* made)
     : model(m),
-      workload(w),
+      workload(as_routed(w, p)),
       plan(p),
       memo(made),
       sharding(own != nullptr ? *own : tensor_sharding(p.tensor)),
@@ -103,6 +103,7 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
   qkv_width = heads * key_width(model) + kv_heads * (key_width(model) + value_width(model));
   ffn = model.ffn / parts_of_wide;
   vocabulary = padded_vocabulary(plan, model) / parts_of_wide;
+  expert_axes = orrery::expert_axes(plan);
   shard_axes = shard_axes_of(plan);
   zero = shard_axes.empty() ? 0 : plan.zero_stage;
   shard_states = zero >= 1;
@@ -140,7 +141,9 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
   pipeline_group = group({Axis::pipeline});
   // The norm is summed over ranks that hold different parts of the gradient.
   AxisList parts = {Axis::pipeline, Axis::tensor};
-  if (plan.mesh.size(Axis::expert) > 1) parts.axis[parts.count++] = Axis::expert;
+  for (const Axis axis : expert_axes) {
+    if (plan.mesh.size(axis) > 1 && axis != Axis::tensor) parts.axis[parts.count++] = axis;
+  }
   if (shard_states) {
     for (const Axis axis : shard_axes) {
       if (!contains(parts, axis)) parts.axis[parts.count++] = axis;

@@ -231,7 +231,7 @@ struct State {
         OrderMemo* memo = nullptr);
 
   const ModelSpec& model;
-  const Workload& workload;
+  const Workload workload;  ///< as_routed
   const Plan& plan;
   OrderMemo* memo;  ///< orders that were made before; null: none
 
@@ -263,6 +263,7 @@ struct State {
   std::uint64_t qkv_width, context_width, ffn, vocabulary;  ///< local
   bool sequence_parallel;
   bool sums_over_tensor;  ///< tensor ranks have parts of gradients of parameters that are the same on all of them
+  AxisList expert_axes;   ///< expert_axes(plan)
   AxisList shard_axes;    ///< shard_axes_of(plan)
   bool shard_states;      ///< ZeRO over more than one rank
   std::uint32_t zero;     ///< ZeRO stage; 0 where no two ranks share states

@@ -200,11 +200,12 @@ class Layer {
       mixture_->forward(b, mixture_in_.rows, mixture_out_.rows);
       sum_features(c_, b, Pass::forward, mixture_out_, ffn_end_.out);
     } else if (mixes_) {
-      mixture_->forward(b, gathered(b, norm2_out_, mixture_gathered_), ffn_end_.out);
+      const BufferId x = mixture_->takes_whole_input() ? gathered(b, norm2_out_, mixture_gathered_) : norm2_out_;
+      mixture_->forward(b, x, mixture_->routes_own() ? ffn_end_.part : ffn_end_.out);
     } else {
       dense_forward(b, gathered(b, norm2_out_, gathered_), ffn_end_.out);
     }
-    ends_.close(b, *module_, ffn_end_, {{down_bias()}}, read(mid_), write(hidden_, 1));
+    ends_.close(b, *module_, ffn_end(), {{down_bias()}}, read(mid_), write(hidden_, 1));
   }
 
   /// Packed queries, keys and values of x.
@@ -264,13 +265,19 @@ class Layer {
   // --- backward ----------------------------------------------------------
 
   [[nodiscard]] bool split() const { return c_.split_backward; }
+  /// Of the kind that is built: mixtures may leave nothing to sum.
+  [[nodiscard]] BranchEnd ffn_end() const {
+    BranchEnd end = ffn_end_;
+    end.summed = mixes_ && mixture_->routes_own();
+    return end;
+  }
 
   /// `w` takes the weight gradients of products: it is `b` again, or the block that runs later.
   void emit_backward(BlockBuilder& b, BlockBuilder& w) {
     set_norms();
     if (parallel()) return parallel_backward(b, w);
     // Feed-forward branch.
-    const Operand dy2 = ends_.open(b, *module_, ffn_end_, {{down_bias()}}, read(gradient_, split() ? 1 : 0));
+    const Operand dy2 = ends_.open(b, *module_, ffn_end(), {{down_bias()}}, read(gradient_, split() ? 1 : 0));
     if (mixes_) {
       mixture_backward(b, w, dy2);
     } else {
@@ -338,12 +345,21 @@ class Layer {
       if (c_.pipeline > 1 && dy2.buffer == gradient_) b.after_tail(receive_lane(TransferLane::backward_receive));
       gather_features(c_, b, Pass::input_gradient, dy2, mixture_out_gradient_);
       if (mixture_->takes_input_again()) gather_features(c_, w, Pass::weight_gradient, read(norm2_out_), mixture_in_);
-      mixture_->backward(b, w, read(mixture_out_gradient_.rows), mixture_in_.rows, mixture_in_gradient_.rows);
+      const Operand dy = read(mixture_out_gradient_.rows);
+      mixture_->backward(b, w, dy, dy, mixture_in_.rows, mixture_in_gradient_.rows);
       sum_features(c_, b, Pass::input_gradient, mixture_in_gradient_, dx);
     } else {
       const BufferId x2 = mixture_->takes_input_again() ? gathered(w, norm2_out_, mixture_gathered_) : norm2_out_;
-      mixture_->backward(b, w, dy2, x2, dx);
-      dx = ends_.summed(b, dx, input_part_);
+      const bool own = mixture_->routes_own();
+      Operand whole = dy2;
+      if (own && mixture_->takes_input_again()) {
+        whole = ends_.gathered(b, ffn_end_, dy2);
+        // The gather waits for what the next stage sent, and the next op does not wait for the gather.
+        if (c_.pipeline > 1 && dy2.buffer == gradient_) b.after_tail(receive_lane(TransferLane::backward_receive));
+      }
+      if (own) dx = input_part_;
+      mixture_->backward(b, w, dy2, whole, x2, dx);
+      if (!own) dx = ends_.summed(b, dx, input_part_);
     }
     mixture_->router_gradients(b, w);
     mixture_->router_backward(b, w, dx);

@@ -22,28 +22,31 @@ std::int32_t* indices(const Operand& o) {
   return static_cast<std::int32_t*>(o.data);
 }
 
-/// Sequences of a buffer with dimensions {position, sequence, ...}, as `rank` has them.
-struct Sequences {
-  Sequences(const Place& place, const KernelContext& c, Rank rank) {
-    const std::uint64_t extent = place.box.extent[1];
-    const ShardDim& dim = place.shard->dims[1];
-    const std::uint64_t microbatches = dim.extent / (size(*c.mesh, dim.split) * extent);
-    first = box_of(*place.shard, *c.mesh, rank, c.microbatch, microbatches).offset[1];
+/// The tokens of a buffer with dimensions {position, sequence, ...}, as `rank` has them.
+struct Tokens {
+  Tokens(const Place& place, const KernelContext& c, Rank rank)
+      : shard(*place.shard), sequences(place.box.extent[1]), first_position(0), first_sequence(0) {
+    const std::uint64_t microbatches = shard.dims[1].extent / (size(*c.mesh, shard.dims[1].split) * sequences);
+    const Box box = box_of(shard, *c.mesh, rank, c.microbatch, microbatches);
+    first_position = box.offset[0], first_sequence = box.offset[1];
   }
-  std::uint64_t first;
+  [[nodiscard]] std::uint64_t sequence(std::uint64_t token) const { return first_sequence + token % sequences; }
+  [[nodiscard]] std::uint64_t position(std::uint64_t token) const {
+    return coordinate_of(shard.dims[0], first_position + token / sequences);
+  }
+  const Shard& shard;
+  std::uint64_t sequences, first_position, first_sequence;
 };
 
-/// Calls visit(token, choice, expert) for the kept choices of tokens, expert by expert. It covers the sequences from
-/// `first_sequence` on and only experts [low, high).
+/// Calls visit(token, choice, expert) for the kept choices of a rank's tokens, expert by expert. It covers only experts
+/// [low, high).
 template <class Visit>
-void for_each_kept(const Kernel& k, const LayerRouting& routing, const Place& place, std::uint64_t first_sequence,
-                   std::uint32_t low, std::uint32_t high, Visit visit) {
-  const std::uint64_t sequences = place.box.extent[1];
+void for_each_kept(const Kernel& k, const LayerRouting& routing, const Tokens& tokens, std::uint32_t low,
+                   std::uint32_t high, Visit visit) {
   for (std::uint32_t expert = low; expert < high; ++expert) {
     for (std::uint64_t token = 0; token < k.rows; ++token) {
       for (std::uint32_t j = 0; j < k.batch; ++j) {
-        const LayerRouting::Choice choice =
-            routing.choice(first_sequence + token % sequences, position_at(place, token / sequences), j);
+        const LayerRouting::Choice choice = routing.choice(tokens.sequence(token), tokens.position(token), j);
         if (choice.expert == expert && choice.kept) visit(token, j, expert);
       }
     }
@@ -128,12 +131,11 @@ void route_tokens(const Kernel& k, const Operands& o, const KernelContext& c) {
   std::int32_t* choice = indices(o[N::choice]);
   std::int32_t* slots = indices(o[N::slots]);
   std::int32_t* arriving = indices(o[N::experts]);
-  const std::uint64_t sequences = place.box.extent[1];
-  const std::uint64_t own = place.box.offset[1];
+  const Tokens own(place, c, c.rank);
   for (std::uint64_t token = 0; token < k.rows; ++token) {
     for (std::uint32_t j = 0; j < k.batch; ++j) {
-      choice[token * k.batch + j] = static_cast<std::int32_t>(
-          routing.choice(own + token % sequences, position_at(place, token / sequences), j).expert);
+      choice[token * k.batch + j] =
+          static_cast<std::int32_t>(routing.choice(own.sequence(token), own.position(token), j).expert);
     }
   }
   const std::uint32_t parts = k.heads;
@@ -141,17 +143,20 @@ void route_tokens(const Kernel& k, const Operands& o, const KernelContext& c) {
   const std::uint32_t local = experts / parts;
   std::fill_n(slots, k.depth, -1);
   std::fill_n(arriving, k.depth, -1);
-  const std::uint32_t here = parts == 1 ? 0 : c.mesh->coordinate(c.rank, Axis::expert);
+  AxisList axes{Axis::expert};
+  if ((k.site & 1U) != 0) axes.axis[axes.count++] = Axis::context;
+  if ((k.site & 2U) != 0) axes.axis[axes.count++] = Axis::tensor;
+  const auto here = static_cast<std::uint32_t>(parts == 1 ? 0 : coordinate(*c.mesh, c.rank, axes));
   for (std::uint32_t p = 0; p < parts; ++p) {
     std::uint64_t at = p * part;
-    for_each_kept(k, routing, place, own, p * local, (p + 1) * local,
+    for_each_kept(k, routing, own, p * local, (p + 1) * local,
                   [&](std::uint64_t token, std::uint32_t j, std::uint32_t) {
                     ORRERY_ASSERT(at < (p + 1) * part, at, part);
                     slots[at++] = static_cast<std::int32_t>(token * k.batch + j);
                   });
-    const Rank source = parts == 1 ? c.rank : c.mesh->moved(c.rank, Axis::expert, p);
+    const Rank source = parts == 1 ? c.rank : moved(*c.mesh, c.rank, axes, p);
     at = p * part;
-    for_each_kept(k, routing, place, Sequences(place, c, source).first, here * local, (here + 1) * local,
+    for_each_kept(k, routing, Tokens(place, c, source), here * local, (here + 1) * local,
                   [&](std::uint64_t, std::uint32_t, std::uint32_t expert) {
                     arriving[at++] = static_cast<std::int32_t>(expert - here * local);
                   });

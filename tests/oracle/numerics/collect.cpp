@@ -84,7 +84,7 @@ class Holding {
       const std::uint64_t shared = shares(program.mesh, table, segment);
       std::uint64_t mine = 0;
       for (const Axis axis : {Axis::data, Axis::context, Axis::expert}) {
-        if (axis == Axis::expert && of_experts(table, segment)) continue;
+        if (other_experts(table, segment, axis)) continue;
         mine = mine * program.mesh.size(axis) + program.mesh.coordinate(rank, axis);
       }
       const std::uint64_t share = segment.count / shared;

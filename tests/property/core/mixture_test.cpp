@@ -3,9 +3,11 @@
 
 #include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/lower.hpp"
+#include "core/program/program_text.hpp"
 #include "core/program/totals.hpp"
 #include "core/program/verify.hpp"
 #include "core/spec/routing.hpp"
+#include "tests/support/folded_experts.hpp"
 #include "tests/support/random_plan.hpp"
 
 namespace orrery {
@@ -23,9 +25,11 @@ test::RandomRunLimits limits_of(std::uint32_t expert) {
 struct Sizes {
   explicit Sizes(const PlannedRun& run) {
     const Mixture& m = *run.model.mixture;
-    const std::uint32_t parts = run.plan.mesh.size(Axis::expert);
+    const Mesh& mesh = run.plan.mesh;
+    const auto parts = static_cast<std::uint32_t>(size(mesh, expert_axes(run.plan)));
     expert = parts;
-    tokens = run.plan.microbatch_size * run.workload.sequence_length / run.plan.mesh.size(Axis::context);
+    tokens = run.plan.microbatch_size * run.workload.sequence_length / mesh.size(Axis::context);
+    if (folds_tensor(run.plan)) tokens /= mesh.size(Axis::tensor);
     const std::uint64_t groups = tokens / routing_group(run.workload);
     std::uint64_t most = 0;
     for (std::uint64_t l = 0; l < run.model.layers; ++l) mixtures += is_mixture(run.model, l) ? 1 : 0;
@@ -99,6 +103,55 @@ TEST_CASE("Experts' messages are those of the closed form", "[property][mixture]
   }
   CHECK(exact > 5);
   CHECK(learned > 5);
+}
+
+// Where tensor ranks hold whole experts, each sends the t-th part of the rows; what a rank sends of all its rows is
+// then (1 - 1 / e) of k T / t, and nothing of experts is gathered or summed over tensor ranks: with no experts for all
+// tokens sequence parallelism gathers and scatters attention's tokens alone, 3 T h w and 2 T h w, again where
+// recomputed.
+TEST_CASE("Folded experts' messages are those of the closed form", "[property][mixture]") {
+  int tensor = 0, context = 0, both = 0;
+  for (std::uint64_t seed = 1; seed <= 900; ++seed) {
+    PlannedRun run = test::random_run(seed, limits_of(seed % 2 == 0 ? 1 : 2));
+    run.model.prediction_modules = 0;
+    if (!test::fold_experts(run, seed)) continue;
+    CAPTURE(seed, test::describe(run));
+    const Program p = lower(run.model, run.workload, run.plan);
+    const Sizes s(run);
+    const AxisList axes = expert_axes(run.plan);
+    const Mixture& m = *run.model.mixture;
+    const bool over_tensor = folds_tensor(run.plan), over_context = contains(axes, Axis::context);
+    const bool mixtures_alone = m.first_dense == 0 && m.every == 1 && m.dense.empty();
+    for (std::uint32_t c = 0; c < p.classes.size(); ++c) {
+      const std::uint64_t layers = test::mixtures_on(run, c) * p.microbatches / stage_map(run.plan).pipes();
+      const std::uint64_t again = recomputed_layers(p, c);
+      std::uint64_t sent = 0, scattered = 0;
+      for (const CollectiveTotal& t : totals_of(p, c).collectives) {
+        if (t.kind == Collective::Kind::all_to_all && p[t.group].axes == axes) sent += t.sent;
+        if (t.kind == Collective::Kind::reduce_scatter && p[t.group].axes == AxisList{Axis::tensor})
+          scattered += t.count;
+      }
+      const std::uint64_t one = s.slots * run.model.hidden * s.bytes / s.expert * (s.expert - 1);
+      const std::uint64_t numbers = s.learned ? s.slots * 4 / s.expert * (s.expert - 1) : 0;
+      CHECK(sent == (4 * layers + 2 * again) * one + (layers + again) * numbers);
+      const bool inside = c > 0 && c + 1 < p.classes.size() && stage_map(run.plan).chunks == 1;
+      if (over_tensor && inside && mixtures_alone && m.shared_ffn == 0 && !run.model.latent && again == 0) {
+        CHECK(scattered == 2 * layers);
+      }
+    }
+    tensor += over_tensor ? 1 : 0, context += over_context ? 1 : 0, both += over_tensor && over_context ? 1 : 0;
+    if (seed % 5 != 0) continue;
+    for (const Violation& v : verify(p)) {
+      CAPTURE(v.code, v.message);
+      CHECK(v.code.empty());
+    }
+    CHECK(parameter_elements(p) == parameter_count(run.model));
+    Diagnostics none;
+    CHECK(read_program(write_program(p), "memory", none) == p);
+  }
+  CHECK(tensor > 50);
+  CHECK(context > 50);
+  CHECK(both > 10);
 }
 
 // A row of a grid's ranks gathers the rows of its tokens, T h w bytes: forward and, for the shared experts' weights,

@@ -92,9 +92,10 @@ TEST_CASE("offload and disks stand for all dimensions of their kind", "[unit][pl
 TEST_CASE("cli.only: a setting that no dimension has is refused", "[error]") {
   const std::string words =
       "  It takes KEY=VALUE,VALUE for: activations_tier, attention, chunks, collective_algorithm, context, cp, data, "
-      "disks, dp, ep, expert, gradient_bucket, inner_ring, loss_chunks, mbs, microbatch_size, offload, "
-      "offload_activations, offload_parameters, offload_states, overlap_gradients, parameter_chunk, parameters_tier, "
-      "pipeline, pp, prefetch, recompute, recompute_layers, replica, reshard_after_forward, save_gathered, schedule, "
+      "disks, dp, ep, expert, expert_folding, gradient_bucket, inner_ring, loss_chunks, mbs, microbatch_size, "
+      "offload, offload_activations, offload_parameters, offload_states, overlap_gradients, parameter_chunk, "
+      "parameters_tier, pipeline, pp, prefetch, recompute, recompute_layers, replica, reshard_after_forward, "
+      "save_gathered, schedule, "
       "sequence_parallel, states_tier, tensor, tp, zero, zero_stage, zigzag.\n"
       "  Values are written as in plan files: tensor=8 pp=2 tensor=1d,2d zero=0,1 schedule=1f1b,zb-v context=off.\n"
       "  Separate settings by spaces.\n";
