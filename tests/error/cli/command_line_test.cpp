@@ -222,7 +222,7 @@ TEST_CASE("cli.kind: what cannot be shown or recognised", "[error]") {
         folder.file("empty") +
             ": error: this is not a file that Orrery knows [cli.kind]\n"
             "  A TOML file of Orrery has a table [model], [workload], "
-            "[device], [cluster], [fabric], [plan] or [[step]] (a lesson), or is a calibration.\n");
+            "[device], [cluster], [reliability], [fabric], [plan] or [[step]] (a lesson), or is a calibration.\n");
 }
 
 TEST_CASE("file.open: a device has no end", "[error]") {
