@@ -43,10 +43,11 @@ RunHazards hazards_of(const ReliabilitySpec& r, std::uint64_t nodes, std::uint32
                       std::vector<std::string>& unknown) {
   RunHazards h;
   h.nodes = static_cast<double>(nodes);
-  const double size = static_cast<double>(gpus_per_node) / r.gpus_per_node;
+  const double size = r.gpus_per_node ? static_cast<double>(gpus_per_node) / *r.gpus_per_node : 1.0;
   h.node_failures = h.nodes * size * known_or(r.node_failures_per_1000_node_days, 0.0) / (1000.0 * day);
   h.job_failures = known_or(r.job_failures_per_day, 0.0) / day;
-  h.planned_stops = known_or(r.planned_stops_per_day, 0.0) / day;
+  h.planned_stops = known_or(r.planned_stops_per_day, 0.0) / day +
+                    h.nodes * size * known_or(r.planned_stops_per_1000_node_days, 0.0) / (1000.0 * day);
   double taken = 0.0, by_storage = 0.0;
   for (const NodeGroup& g : r.groups) {
     const double events = std::ceil(h.nodes / g.nodes) * g.events_per_1000_group_days.value / (1000.0 * day);

@@ -27,6 +27,7 @@ void for_each_figure(Spec& r, Visit&& visit) {
   visit("node_failures_per_1000_node_days", r.node_failures_per_1000_node_days, rate_limits);
   visit("job_failures_per_day", r.job_failures_per_day, rate_limits);
   visit("planned_stops_per_day", r.planned_stops_per_day, rate_limits);
+  visit("planned_stops_per_1000_node_days", r.planned_stops_per_1000_node_days, rate_limits);
   visit("failure_shape", r.failure_shape, Limits<double>{0.1, 10.0});
   visit("slow_nodes_per_1000_node_days", r.slow_nodes_per_1000_node_days, rate_limits);
   visit("slow_factor", r.slow_factor, Limits<double>{1.0, 1000.0, true});
@@ -91,7 +92,8 @@ std::optional<ReliabilitySpec> read_reliability(TomlTable& t) {
   ReliabilitySpec r;
   r.origin = t.origin();
   t.read("name", r.name, Need::required, 200);
-  t.read("gpus_per_node", r.gpus_per_node, {1U, 65536U}, Need::optional);
+  std::uint32_t gpus = 0;
+  if (t.read("gpus_per_node", gpus, {1U, 65536U}, Need::optional)) r.gpus_per_node = gpus;
   std::optional<TomlTable> sources = t.table("source", Need::optional);
   std::optional<TomlTable> bases = t.table("basis", Need::optional);
   for_each_figure(r, [&](const char* key, auto& figure, const auto& limits) {
@@ -174,7 +176,8 @@ void check_reliability_key(TomlTable& root) {
 std::string write_reliability(const ReliabilitySpec& r) {
   TomlWriter out;
   out.whole("schema", spec_schema);
-  out.table("reliability").text("name", r.name).whole("gpus_per_node", r.gpus_per_node);
+  out.table("reliability").text("name", r.name);
+  if (r.gpus_per_node) out.whole("gpus_per_node", *r.gpus_per_node);
   for_each_figure(r, [&](const char* key, const auto& figure, const auto&) {
     if (figure) out.raw(key, text_of_figure(figure->value));
   });

@@ -12,7 +12,7 @@
 
 namespace orrery {
 
-// Reliability files, docs/reliability-file.md. A file has `schema = 1` and a table [reliability]; a cluster's file may
+// Reliability files, docs/forecast.md. A file has `schema = 1` and a table [reliability]; a cluster's file may
 // hold the same table beside [cluster], or name a file: reliability = "llama-3".
 //
 // Codes: reliability.source  reliability.slow  library.unknown-reliability, and those of the TOML reader

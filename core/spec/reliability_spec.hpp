@@ -43,13 +43,15 @@ struct NodeGroup {
 /// stands in for it.
 struct ReliabilitySpec {
   std::string name;
-  std::uint32_t gpus_per_node = 8;  ///< of the nodes that the rates are of
+  /// Of the nodes that the rates are of; other nodes fail in proportion to their GPUs. Unset: a node is a node.
+  std::optional<std::uint32_t> gpus_per_node;
   /// Failures that stop the job, and that its nodes cause.
   KnownFigure<double> node_failures_per_1000_node_days;
   /// Failures that do not grow with the number of nodes: software, users.
   KnownFigure<double> job_failures_per_day;
   /// Stops that are announced, so that nothing is lost but the time.
-  KnownFigure<double> planned_stops_per_day;
+  KnownFigure<double> planned_stops_per_day;             ///< whatever the number of nodes
+  KnownFigure<double> planned_stops_per_1000_node_days;  ///< that grow with it: maintenance of hosts
   /// Weibull shape of the time between failures; 1 is exponential.
   KnownFigure<double> failure_shape;
   /// Nodes that turn slow, the factor by which a step then takes longer, and the time until such a node is found.
