@@ -6,7 +6,7 @@
 
 #include "cli/amounts.hpp"
 #include "cli/common.hpp"
-#include "cli/forecast_text.hpp"
+#include "cli/forecast_answer.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/plan_source.hpp"
 #include "cli/progress.hpp"
@@ -15,8 +15,9 @@
 #include "cli/verbs.hpp"
 #include "cli/wrapping.hpp"
 #include "core/base/source_excerpt.hpp"
+#include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
-#include "core/spec/reliability_file.hpp"
+#include "core/spec/batch_curve.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 
@@ -38,15 +39,21 @@ class ForecastVerb final : public Verb {
     c.option("--budget", budget_, "money to spend (\"$2M\"): how many tokens it buys");
     c.option("--cluster", cluster_, "cluster in place of the plan's: a name, a .toml file, or as h200:8x4");
     c.group("Failures and saves");
-    c.option("--reliability", reliability_,
+    c.option("--reliability", wishes_.reliability,
              "how often things fail: llama-3, rsc-1, rsc-2, spot, a .toml file, or none; default: what the cluster's "
              "file says, else llama-3");
     c.choice("--saves", saves_, {"blocking", "beside"}, "whether steps wait until a checkpoint is in storage");
-    c.option("--save-every", save_every_, "steps between two saves; default: the best", {1, 1'000'000'000});
-    c.option("--spares", spares_, "spare nodes, in place of the reliability file's", {0, 1'000'000});
-    c.flag("--fewer-replicas", fewer_, "go on with fewer replicas where no spare is left, in place of waiting");
-    c.option("--runs", runs_, "runs to simulate; 0: none", {0, 1'000'000});
-    c.option("--seed", seed_, "of the simulated runs", {});
+    c.option("--save-every", wishes_.save_every, "steps between two saves; default: the best", {1, 1'000'000'000});
+    c.option("--spares", wishes_.spares, "spare nodes, in place of the reliability file's", {0, 1'000'000});
+    c.flag("--fewer-replicas", wishes_.fewer_replicas,
+           "go on with fewer replicas where no spare is left, in place of waiting");
+    c.option("--runs", wishes_.runs, "runs to simulate; 0: none", {0, 1'000'000});
+    c.option("--seed", wishes_.seed, "of the simulated runs", {});
+    c.group("Batch");
+    c.option("--critical-batch", critical_, "tokens of the critical batch: then --tokens is what a small batch needs");
+    c.option("--batch-curve", curve_,
+             "a table of progress, grad_sqr and grad_var, measured at --base-batch: then --tokens is what that needs");
+    c.option("--base-batch", base_batch_, "sequences of the batch of --batch-curve", {1, max_batch});
     c.group("Energy");
     c.option("--power", power_, "power of devices and links, in place of models/power.toml");
     c.option("--power-price", power_price_, "price of a kWh: \"0.10\", in USD, or \"0.20 EUR\"");
@@ -81,12 +88,15 @@ class ForecastVerb final : public Verb {
     if (plan_) keep_apart(plan_path(*plan_, library), {flags_.output, svg_});
     ForecastSubject subject = plan_ ? forecast_subject(load_plan(*plan_, flags_, cluster_), *power)
                                     : searched_subject(flags_, *cluster_, wish_, *power);
-    const double tokens = tokens_ ? count_of(*tokens_, "--tokens") : affordable(subject, library);
-    ForecastAnswer answer = answered(subject, tokens, library, runs_);
+    wishes_.saves = saves_ == "beside" ? SaveWay::beside : SaveWay::blocking;
+    wishes_.electricity = electricity();
+    const double factor = batch_factor(subject.run.workload);
+    const double tokens = tokens_ ? factor * count_of(*tokens_, "--tokens") : affordable(subject);
+    ForecastAnswer answer = forecast_answer(subject, tokens, wishes_, flags_);
     std::vector<ForecastChoice> choices;
     std::optional<ForecastAnswer> in_time;
-    if (by_ || svg_) choices = other_sizes(answer, library, *power, in_time);
-    return tell(in_time ? *in_time : answer, choices, !by_ || in_time.has_value());
+    if (by_ || svg_) choices = other_sizes(answer, *power, in_time);
+    return tell(in_time ? *in_time : answer, choices, !by_ || in_time.has_value(), factor);
   }
 
  private:
@@ -101,6 +111,14 @@ class ForecastVerb final : public Verb {
       refuse("forecast.tokens", "--tokens is missing", {"--tokens 1T says for how long to train; --budget asks."});
     }
     if (tokens_ && budget_) refuse("cli.flags", "--tokens and --budget exclude each other");
+    if (critical_ && curve_) refuse("cli.flags", "--critical-batch and --batch-curve exclude each other");
+    if (curve_.has_value() != base_batch_.has_value()) {
+      refuse("cli.flags", "--batch-curve and --base-batch go together", {"The curve was measured at a batch."});
+    }
+    if (budget_ && (critical_ || curve_)) {
+      refuse("cli.flags", "--budget says how many tokens it buys, whatever they are worth",
+             {"--critical-batch and --batch-curve go with --tokens."});
+    }
     if (by_ && !tokens_) refuse("cli.flags", "--by needs --tokens");
     if (by_ && !(date_of(*by_, "--by") > begin())) {
       refuse("cli.date", fmt::format("--by {} is not after the beginning", *by_),
@@ -148,71 +166,39 @@ class ForecastVerb final : public Verb {
     return e;
   }
 
-  /// The reliability, and where it is from.
-  [[nodiscard]] std::optional<ReliabilitySpec> reliability(const ClusterSpec& cluster, const Library& library,
-                                                           std::string& note) const {
-    Diagnostics d;
-    std::optional<ReliabilitySpec> out;
-    if (reliability_ == "none") {
-      note = "none: failures are not counted";
-      return out;
-    }
-    if (reliability_) {
-      out = find_reliability(library, *reliability_, ".", d);
-      require_none(d);
-      note = out->name;
-    } else if ((out = reliability_of(cluster, library, d))) {
-      note = fmt::format("{}, as the cluster's file says", out->name);
-    } else if (require_none(d); cluster.device.cores_shared > 0) {
-      note = "unknown on this machine: failures are not counted (--reliability)";
-      return out;
-    } else {
-      out = find_reliability(library, "llama-3", ".", d);
-      require_none(d);
-      note = "llama-3, assumed, since neither flag nor cluster names one (--reliability)";
-    }
-    if (spares_) out->spare_nodes = {*spares_, "as --spares says", FigureBasis::read};
+  /// The same, with as few simulated runs as the answer needs.
+  [[nodiscard]] ForecastWishes quick(bool by_events) const {
+    ForecastWishes out = wishes_;
+    out.runs = by_events ? 20 : 0;
     return out;
   }
 
-  [[nodiscard]] ForecastAnswer answered(const ForecastSubject& subject, double tokens, const Library& library,
-                                        std::uint64_t runs) const {
-    ForecastAnswer a;
-    a.subject = subject;
-    const PlannedRun& run = subject.run;
-    const ClusterSpec& cluster = *run.cluster;
-    ForecastInputs& in = a.inputs;
-    in.tokens = tokens;
-    in.tokens_per_step = static_cast<double>(run.workload.global_batch * run.workload.sequence_length);
-    in.step = subject.step;
-    in.step_interval = subject.report.interval;
-    in.gpus = cluster.devices();
-    in.nodes = cluster.nodes;
-    in.gpus_per_node = cluster.devices_per_node;
-    in.reliability = reliability(cluster, library, a.reliability_note);
-    if (save_every_) in.save_every = *save_every_;
-    in.runs = runs;
-    in.seed = seed_;
-    a.way = saves_ == "beside" ? SaveWay::beside : SaveWay::blocking;
-    if (in.reliability) {
-      const Report& r = subject.report;
-      const double exposed = r.step_time.base() > 0.0 ? r.exposed_communication / r.step_time : 0.0;
-      in.checkpoint = checkpoint_time(subject.checkpoint, cluster, *in.reliability, a.way, exposed, in.unknown);
+  /// Tokens that the batch needs over those of --tokens.
+  [[nodiscard]] double batch_factor(const Workload& w) {
+    const double batch = static_cast<double>(w.global_batch);
+    double factor = 1.0;
+    if (critical_) {
+      const double critical = count_of(*critical_, "--critical-batch");
+      factor = examples_over_least(batch * static_cast<double>(w.sequence_length), critical);
+      batch_note_ = fmt::format("a critical batch of {} tokens", short_count(critical));
+    } else if (curve_) {
+      Diagnostics d;
+      const std::optional<std::string> text = read_text(*curve_, d);
+      require_none(d);
+      const auto curve = parse_batch_curve(*text, *curve_, static_cast<double>(*base_batch_), d);
+      require_none(d);
+      factor = curve->examples_at(batch);
+      batch_note_ = fmt::format("the noise scale of {}", escaped(*curve_));
     }
-    if (fewer_) in.fewer = fewer_replicas(subject, flags_);
-    a.electricity = electricity();
-    Progress progress;
-    a.forecast = forecast_run(in, [&](std::uint64_t done, std::uint64_t total) {
-      if (interrupted().load()) throw Error("interrupted");
-      progress.show("simulate", done, total);
-    });
-    progress.clear();
-    return a;
+    if (!batch_note_.empty()) {
+      batch_note_ = fmt::format("The batch needs {:.4g} times the tokens of --tokens, by {}.\n\n", factor, batch_note_);
+    }
+    return factor;
   }
 
   /// Tokens that the budget buys. Time grows with tokens, so the forecast of one amount gives them all; a second round
   /// evens out the last save.
-  [[nodiscard]] double affordable(const ForecastSubject& subject, const Library& library) const {
+  [[nodiscard]] double affordable(const ForecastSubject& subject) const {
     const Money budget = money_of(*budget_, "--budget");
     const ClusterSpec& cluster = *subject.run.cluster;
     if (!cluster.price_per_gpu_hour) {
@@ -227,7 +213,7 @@ class ForecastVerb final : public Verb {
         static_cast<double>(subject.run.workload.global_batch * subject.run.workload.sequence_length);
     double steps = 1e5;
     for (int round = 0; round < 3; ++round) {
-      const ForecastAnswer a = answered(subject, steps * per_step, library, spares_ ? 20 : 0);
+      const ForecastAnswer a = forecast_answer(subject, steps * per_step, quick(wishes_.spares.has_value()), flags_);
       if (a.forecast.never_ends || !a.forecast.unknown.empty()) return steps * per_step;  // and the answer says why
       steps = std::fmax(1.0, std::floor(steps * budget.amount / *a.money()));
     }
@@ -235,8 +221,7 @@ class ForecastVerb final : public Verb {
   }
 
   /// Other numbers of GPUs; with --by, the least that ends in time is `in_time`.
-  [[nodiscard]] std::vector<ForecastChoice> other_sizes(const ForecastAnswer& answer, const Library& library,
-                                                        const PowerTable& power,
+  [[nodiscard]] std::vector<ForecastChoice> other_sizes(const ForecastAnswer& answer, const PowerTable& power,
                                                         std::optional<ForecastAnswer>& in_time) const {
     std::vector<ForecastChoice> out;
     const double until = by_ ? std::chrono::duration<double>(date_of(*by_, "--by") - begin()).count() : 0.0;
@@ -260,11 +245,11 @@ class ForecastVerb final : public Verb {
         subject = resized_subject(answer.subject, static_cast<std::uint32_t>(sizes[i]), flags_, power);
       }
       if (!subject || !subject->report.fits) continue;
-      ForecastAnswer a = answered(*subject, answer.inputs.tokens, library, answer.forecast.by_events ? 20 : 0);
+      ForecastAnswer a = forecast_answer(*subject, answer.inputs.tokens, quick(answer.forecast.by_events), flags_);
       if (a.forecast.never_ends) continue;
       out.push_back({sizes[i], a.wall_s(), a.money(), a.joules()});
       if (by_ && a.wall_s() <= until) {
-        in_time = answered(*subject, answer.inputs.tokens, library, runs_);
+        in_time = forecast_answer(*subject, answer.inputs.tokens, wishes_, flags_);
         break;
       }
     }
@@ -272,7 +257,7 @@ class ForecastVerb final : public Verb {
     return out;
   }
 
-  int tell(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices, bool in_time) const {
+  int tell(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices, bool in_time, double factor) const {
     nlohmann::ordered_json json = forecast_json(a);
     std::string text = forecast_text(a);
     if (by_) {
@@ -284,6 +269,8 @@ class ForecastVerb final : public Verb {
                   : fmt::format("No number of GPUs that was tried ends by {}.\n", *by_);
       text = answer + choices_text(a, choices) + "\n" + text;
     }
+    json["batch_factor"] = factor;
+    text = batch_note_ + text;
     if (budget_) {
       json["budget"] = *budget_;
       text = fmt::format("{} buys {} tokens.\n\n", escaped(*budget_), short_count(a.inputs.tokens)) + text;
@@ -321,12 +308,13 @@ class ForecastVerb final : public Verb {
 
   CommonFlags flags_;
   SearchWish wish_;
-  std::optional<std::string> plan_, tokens_, by_, from_, budget_, cluster_, reliability_, power_, power_price_, grid_,
-      pue_, svg_;
+  ForecastWishes wishes_;
+  std::optional<std::string> plan_, tokens_, by_, from_, budget_, cluster_, power_, power_price_, grid_, pue_, svg_,
+      critical_, curve_;
+  std::optional<std::uint32_t> base_batch_;
+  std::string batch_note_;
   std::string saves_ = "blocking";
-  std::optional<std::uint32_t> save_every_, spares_;
-  std::uint64_t runs_ = 1000, seed_ = 1;
-  bool explain_ = false, fewer_ = false;
+  bool explain_ = false;
 };
 
 }  // namespace

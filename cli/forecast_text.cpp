@@ -214,4 +214,19 @@ std::string forecast_text(const ForecastAnswer& a) {
   return heading(a) + figures(a) + losses(a) + failures(a) + knobs(a) + not_known(a);
 }
 
+std::string forecasts_text(const std::vector<ForecastAnswer>& answers) {
+  Table table(
+      {fmt::format("{} tokens", short_count(answers.front().inputs.tokens)), "time", "money", "energy", "ETTR"});
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const ForecastAnswer& a = answers[i];
+    const std::optional<double> money = a.money(), joules = a.joules();
+    const bool open = !a.forecast.ledger;
+    table.row({fmt::format("#{}", i + 1), open ? "unknown" : days_text(a.wall_s()),
+               open || !money ? "unknown" : money_text(*money, a.subject.run.cluster->price_currency),
+               open || !joules ? "unknown" : energy_text(*joules), open ? "unknown" : percent(a.forecast.share())});
+  }
+  return table.str() +
+         fmt::format("  reliability: {}; orrery forecast says more\n", escaped(answers.front().reliability_note));
+}
+
 }  // namespace orrery

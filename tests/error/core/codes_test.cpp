@@ -34,7 +34,7 @@ std::vector<std::string> sources(const std::string& folder) {
 
 const std::string areas =
     "(?:file|library|model|hf|workload|cluster|device|calibration|plan|cli|export|program|report|trace|order|runs|"
-    "fabric|import|checkpoint|gui|lesson|launch|framework|reliability|forecast|power)";
+    "fabric|import|checkpoint|gui|lesson|launch|framework|reliability|forecast|power|batch)";
 
 /// A code stands before the message, which is a text with a space in it, or one that is made there.
 const std::string before_message = "\"\\s*,\\s*(?:\"[^\" ]* |fmt::format|std::move|std::string|message|what)";
