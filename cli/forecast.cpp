@@ -7,6 +7,7 @@
 #include "cli/amounts.hpp"
 #include "cli/common.hpp"
 #include "cli/forecast_answer.hpp"
+#include "cli/forecast_sizes.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/plan_source.hpp"
 #include "cli/progress.hpp"
@@ -93,10 +94,14 @@ class ForecastVerb final : public Verb {
     const double factor = batch_factor(subject.run.workload);
     const double tokens = tokens_ ? factor * count_of(*tokens_, "--tokens") : affordable(subject);
     ForecastAnswer answer = forecast_answer(subject, tokens, wishes_, flags_);
-    std::vector<ForecastChoice> choices;
-    std::optional<ForecastAnswer> in_time;
-    if (by_ || svg_) choices = other_sizes(answer, *power, in_time);
-    return tell(in_time ? *in_time : answer, choices, !by_ || in_time.has_value(), factor);
+    ForecastSizes sizes;
+    if (by_) {
+      const std::chrono::duration<double> within = date_of(*by_, "--by") - begin();
+      sizes = forecast_sizes(answer, within.count(), wishes_, flags_, *power);
+    } else if (svg_) {
+      sizes = forecast_sizes(answer, std::nullopt, wishes_, flags_, *power);
+    }
+    return tell(sizes.in_time ? *sizes.in_time : answer, sizes.tried, !by_ || sizes.in_time, factor);
   }
 
  private:
@@ -166,13 +171,6 @@ class ForecastVerb final : public Verb {
     return e;
   }
 
-  /// The same, with as few simulated runs as the answer needs.
-  [[nodiscard]] ForecastWishes quick(bool by_events) const {
-    ForecastWishes out = wishes_;
-    out.runs = by_events ? 20 : 0;
-    return out;
-  }
-
   /// Tokens that the batch needs over those of --tokens.
   [[nodiscard]] double batch_factor(const Workload& w) {
     const double batch = static_cast<double>(w.global_batch);
@@ -213,48 +211,12 @@ class ForecastVerb final : public Verb {
         static_cast<double>(subject.run.workload.global_batch * subject.run.workload.sequence_length);
     double steps = 1e5;
     for (int round = 0; round < 3; ++round) {
-      const ForecastAnswer a = forecast_answer(subject, steps * per_step, quick(wishes_.spares.has_value()), flags_);
+      const ForecastAnswer a =
+          forecast_answer(subject, steps * per_step, quick(wishes_, wishes_.spares.has_value()), flags_);
       if (a.forecast.never_ends || !a.forecast.unknown.empty()) return steps * per_step;  // and the answer says why
       steps = std::fmax(1.0, std::floor(steps * budget.amount / *a.money()));
     }
     return steps * per_step;
-  }
-
-  /// Other numbers of GPUs; with --by, the least that ends in time is `in_time`.
-  [[nodiscard]] std::vector<ForecastChoice> other_sizes(const ForecastAnswer& answer, const PowerTable& power,
-                                                        std::optional<ForecastAnswer>& in_time) const {
-    std::vector<ForecastChoice> out;
-    const double until = by_ ? std::chrono::duration<double>(date_of(*by_, "--by") - begin()).count() : 0.0;
-    const std::uint64_t here = answer.inputs.gpus;
-    std::vector<std::uint64_t> sizes;
-    // From the least that could do by far: halves, doubles, and three quarters between them.
-    for (std::uint64_t n = std::max<std::uint64_t>(1, here / 8); n <= std::min<std::uint64_t>(here * 64, max_devices);
-         n *= 2) {
-      sizes.push_back(n);
-      if (n % 2 == 0) sizes.push_back(n / 2 * 3);
-    }
-    std::sort(sizes.begin(), sizes.end());
-    Progress progress;
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      if (interrupted().load()) break;
-      progress.show("other numbers of GPUs", i, sizes.size());
-      std::optional<ForecastSubject> subject;
-      if (sizes[i] == here) {
-        subject = answer.subject;
-      } else {
-        subject = resized_subject(answer.subject, static_cast<std::uint32_t>(sizes[i]), flags_, power);
-      }
-      if (!subject || !subject->report.fits) continue;
-      ForecastAnswer a = forecast_answer(*subject, answer.inputs.tokens, quick(answer.forecast.by_events), flags_);
-      if (a.forecast.never_ends) continue;
-      out.push_back({sizes[i], a.wall_s(), a.money(), a.joules()});
-      if (by_ && a.wall_s() <= until) {
-        in_time = forecast_answer(*subject, answer.inputs.tokens, wishes_, flags_);
-        break;
-      }
-    }
-    progress.clear();
-    return out;
   }
 
   int tell(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices, bool in_time, double factor) const {
@@ -265,7 +227,8 @@ class ForecastVerb final : public Verb {
       json["by"] = *by_;
       json["in_time"] = in_time;
       std::string answer =
-          in_time ? fmt::format("{} GPUs end by {}, if the run begins on {}.\n", a.inputs.gpus, *by_, text_of(begin()))
+          in_time ? fmt::format("{} GPUs end by {}, if the run begins on {}; no fewer of those tried do.\n",
+                                a.inputs.gpus, *by_, text_of(begin()))
                   : fmt::format("No number of GPUs that was tried ends by {}.\n", *by_);
       text = answer + choices_text(a, choices) + "\n" + text;
     }

@@ -38,6 +38,11 @@ std::optional<ReliabilitySpec> reliability(const ForecastWishes& wishes, const C
 
 }  // namespace
 
+ForecastWishes quick(ForecastWishes wishes, bool by_events) {
+  wishes.runs = by_events ? 20 : 0;
+  return wishes;
+}
+
 ForecastAnswer forecast_answer(const ForecastSubject& subject, double tokens, const ForecastWishes& wishes,
                                const CommonFlags& flags) {
   ForecastAnswer a;

@@ -18,6 +18,9 @@ struct ForecastWishes {
   Electricity electricity;
 };
 
+/// The same with as few simulated runs as the mean needs: none, or 20 where no closed form holds.
+[[nodiscard]] ForecastWishes quick(ForecastWishes, bool by_events);
+
 /// Forecasts the subject's run of so many tokens. Draws its own progress; throws Error when interrupted.
 [[nodiscard]] ForecastAnswer forecast_answer(const ForecastSubject&, double tokens, const ForecastWishes&,
                                              const CommonFlags&);

@@ -60,6 +60,7 @@ std::optional<PlannedRun> best_plan(PlannedRun run, const Calibration& calibrati
   options.progress = [&](const SearchProgress& p) { progress.settled(p.phase, p.done, p.total, ""); };
   SearchResult result = search(run.model, run.workload, *run.cluster, calibration, options);
   progress.clear();
+  if (result.plans.empty() && interrupted().load()) throw Error("interrupted before a plan was found");
   if (result.plans.empty()) return std::nullopt;
   run.plan = std::move(result.plans[0].plan);
   run.plan.name = fmt::format("{}-{}-{}", run.model.name, run.cluster->devices(), run.cluster->name);

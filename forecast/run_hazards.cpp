@@ -23,7 +23,7 @@ std::string_view name_of(LostTime why) {
     case LostTime::restart: return "restart";
     case LostTime::load: return "load";
     case LostTime::planned_stop: return "planned stops";
-    case LostTime::slow: return "slow nodes";
+    case LostTime::slow: return "slower steps";
   }
   return "";
 }
