@@ -24,6 +24,7 @@
 #include "core/record/profile.hpp"
 #include "core/record/report_file.hpp"
 #include "core/spec/hf_config.hpp"
+#include "core/spec/reliability_file.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "edit/lesson_plans.hpp"
@@ -54,7 +55,8 @@ class CheckVerb final : public Verb {
   void declare(Command& c) override {
     c.positional(
         "FILE", file_,
-        "a model, workload, device, cluster, plan, calibration, config.json, report, trace, profile of PyTorch, "
+        "a model, workload, device, cluster, reliability, plan, calibration, config.json, report, trace, profile of "
+        "PyTorch, "
         "program, order of actions, fabric, lesson, table of measured runs, or launch file of another program");
     c.option("--gpus", flags_.gpus, "plans and clusters: number of devices", {1, max_devices});
     declare_plan_sources(c, flags_);
@@ -128,6 +130,14 @@ class CheckVerb final : public Verb {
           if (c)
             return fmt::format("{}, {} of {} x {}", c->name, counted(c->nodes, "node"), c->devices_per_node,
                                c->device.name);
+        }
+        return {};
+      case FileKind::reliability:
+        if (const auto r = parse_reliability(text, file_, d)) {
+          const auto& rate = r->node_failures_per_1000_node_days;
+          return r->name + ", " +
+                 (rate ? fmt::format("{} failures per 1,000 node-days ({})", rate->value, name_of(rate->basis))
+                       : "rate of node failures unknown");
         }
         return {};
       case FileKind::plan:
@@ -224,7 +234,8 @@ class CheckVerb final : public Verb {
         m.code = "cli.kind";
         m.message = "this is not a file that Orrery knows";
         m.details.push_back(
-            "A TOML file of Orrery has a table [model], [workload], [device], [cluster], [fabric], [plan] or [[step]] "
+            "A TOML file of Orrery has a table [model], [workload], [device], [cluster], [reliability], [fabric], "
+            "[plan] or [[step]] "
             "(a lesson), or is a calibration.");
         if (const std::size_t first = text.find_first_not_of(" \t\r\n");
             first != std::string::npos && (text[first] == '{' || text[first] == '[')) {

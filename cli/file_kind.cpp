@@ -19,6 +19,7 @@ std::string_view name_of(FileKind kind) {
     case FileKind::workload: return "workload";
     case FileKind::device: return "device";
     case FileKind::cluster: return "cluster";
+    case FileKind::reliability: return "reliability";
     case FileKind::plan: return "plan";
     case FileKind::calibration: return "calibration";
     case FileKind::hf_config: return "Hugging Face config";
@@ -81,6 +82,7 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
   if (root->has("model")) return FileKind::model;
   if (root->has("workload")) return FileKind::workload;
   if (root->has("cluster")) return FileKind::cluster;
+  if (root->has("reliability")) return FileKind::reliability;
   if (root->is_text("device")) return FileKind::calibration;
   if (root->has("device")) return FileKind::device;
   if (root->has("fabric")) return FileKind::fabric;

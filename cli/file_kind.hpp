@@ -15,6 +15,7 @@ enum class FileKind : std::uint8_t {
   workload,
   device,
   cluster,
+  reliability,
   plan,
   calibration,
   hf_config,

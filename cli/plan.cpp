@@ -5,8 +5,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "cli/amounts.hpp"
 #include "cli/common.hpp"
 #include "cli/fabric.hpp"
+#include "cli/forecast_answer.hpp"
 #include "cli/found_plans_text.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/memory_margin.hpp"
@@ -86,6 +88,7 @@ class PlanVerb final : public Verb {
     c.option(
         "--memory-margin", margin_,
         "memory to keep free on every device beside what the process holds: \"4 GiB\"; auto is the measured error");
+    c.option("--tokens", tokens_, "then forecast the plans' whole runs of so many tokens (orrery forecast): 1T, 300B");
     c.option("--fabric", fabric_,
              "then place the best plan's ranks on these wires, links shared (orrery place): a name or a .toml file");
     c.option(
@@ -119,6 +122,8 @@ class PlanVerb final : public Verb {
   std::string rejected_text(const SearchResult&) const;
   std::string text(const SearchResult&) const;
   std::string launch_hint(const SearchResult&) const;
+  /// The whole runs of --tokens.
+  void forecast(const SearchResult&);
   /// Whether the simulated times are shown. Without a fabric they equal the estimates, and take longer.
   [[nodiscard]] bool simulates() const { return !no_simulate_ && (flags_.json || verbose_ || wide_); }
   /// Number of plans whose simulation was asked for and interrupted.
@@ -133,7 +138,8 @@ class PlanVerb final : public Verb {
   std::string precision_ = "bf16", optimizer_ = "adam", objective_ = "step-time", margin_ = "auto";
   double dropout_ = 0.0, clip_norm_ = 1.0;
   std::uint32_t top_ = 3, threads_ = 0;
-  std::optional<std::string> export_, only_, fabric_, routes_;
+  std::optional<std::string> export_, only_, fabric_, routes_, tokens_;
+  std::vector<ForecastAnswer> forecasts_;  ///< of the plans found, where --tokens is given
   SearchSpace space_;
   bool no_simulate_ = false, show_space_ = false, all_ = false, wide_ = false, verbose_ = false;
   Workload workload_;
@@ -165,6 +171,7 @@ void PlanVerb::read() {
   const Framework* wished = wished_framework(space_wish(), d);
   if (only_) static_cast<void>(limits_of(*only_, d));  // the mistakes are in d
   if (wished != nullptr) flags_ = for_framework(std::move(flags_), std::string(wished->name));
+  if (tokens_) static_cast<void>(count_of(*tokens_, "--tokens"));
   if (threads_ > 4096) {
     d.error("cli.threads", "--threads is out of range",
             {fmt::format("It is {}; from 0 to 4096 is allowed.", threads_)});
@@ -292,6 +299,19 @@ std::string PlanVerb::headline(const FoundPlan& plan) const {
   return out + "\n";
 }
 
+void PlanVerb::forecast(const SearchResult& result) {
+  const double tokens = count_of(*tokens_, "--tokens");
+  Diagnostics d;
+  const std::optional<PowerTable> power = power_table(library_of(flags_), std::nullopt, d);
+  require_none(d);
+  ForecastWishes wishes;
+  wishes.runs = 0;
+  for (std::size_t i = 0; i < result.plans.size() && !interrupted().load(); ++i) {
+    const LoadedPlan loaded = resolved_and_lowered({planned(result.plans[i], i), calibration_});
+    forecasts_.push_back(forecast_answer(forecast_subject(loaded, *power), tokens, wishes, flags_));
+  }
+}
+
 /// The plan that would have been better if it had fitted.
 std::string PlanVerb::rejected_text(const SearchResult& result) const {
   if (!result.rejected) return "";
@@ -311,6 +331,7 @@ std::string PlanVerb::text(const SearchResult& result) const {
   TableSize size{output_columns(), top_, verbose_ || wide_};
   if (wide_) size.columns = std::max<std::size_t>(size.columns, 20 + 26 * plans.size());
   out += headline(plans[0]) + found_plans_text(plans, workload_, size);
+  if (!forecasts_.empty()) out += "\n" + forecasts_text(forecasts_);
   if (!result.complete) {
     out += "\nInterrupted: the best of the plans estimated so far.\n";
   } else if (unsimulated(result) > 0) {
@@ -360,6 +381,7 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
     entry["plan"] = planned(found, i).plan.name;
     entry["description"] = describe(found.plan);
     entry["plan_file"] = write_plan(planned(found, i));
+    if (i < forecasts_.size()) entry["forecast"] = forecast_json(forecasts_[i]);
     entry["simulated"] = found.simulated ? to_json(*found.simulated) : nlohmann::ordered_json(nullptr);
     json["plans"].push_back(std::move(entry));
   }
@@ -450,6 +472,7 @@ int PlanVerb::run() {
     if (found.simulated) tell_prices(*found.simulated, calibration_);
   }
   if (result.rejected) tell_prices(result.rejected->report, calibration_);
+  if (tokens_) forecast(result);
   std::optional<PlacementSearch> placed;
   if (fabric) placed = place(result, routes, progress);
   progress.clear();

@@ -7,6 +7,7 @@ std::vector<std::unique_ptr<Verb>> all_verbs() {
   verbs.push_back(plan_verb());
   verbs.push_back(estimate_verb());
   verbs.push_back(simulate_verb());
+  verbs.push_back(forecast_verb());
   verbs.push_back(place_verb());
   verbs.push_back(run_verb());
   verbs.push_back(compare_verb());

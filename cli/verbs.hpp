@@ -10,6 +10,7 @@ namespace orrery {
 [[nodiscard]] std::unique_ptr<Verb> plan_verb();
 [[nodiscard]] std::unique_ptr<Verb> estimate_verb();
 [[nodiscard]] std::unique_ptr<Verb> simulate_verb();
+[[nodiscard]] std::unique_ptr<Verb> forecast_verb();
 [[nodiscard]] std::unique_ptr<Verb> place_verb();
 [[nodiscard]] std::unique_ptr<Verb> run_verb();
 [[nodiscard]] std::unique_ptr<Verb> compare_verb();

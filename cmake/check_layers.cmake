@@ -5,6 +5,7 @@
 #   core      <- framework <- planner, validate, edit, cli, gui   (sim never: it gets plain structs from core/record)
 #   core      <- exec <- cli
 #   planner   <- edit <- cli, gui/model
+#   planner   <- forecast <- cli, gui
 #   validate  <- gui/model <- gui/widgets <- gui/app
 #   sim/cost  <- sim/estimate, sim/net <- sim/des;  sim/memory apart
 #
@@ -29,22 +30,23 @@ set(layers
   "sim/des"            "(core|sim/cost|sim/net|sim/des)/"
   "framework"          "(core|framework)/"
   "planner"            "(core|sim|framework|planner)/"
+  "forecast"           "(core|sim|framework|planner|forecast)/"
   "validate"           "(core|sim|framework|planner|validate)/"
   "edit"               "(core|framework|planner|edit)/"
   "exec"               "(core|exec)/"
-  "cli"                "(core|sim|framework|planner|validate|exec|edit|cli)/"
-  "gui/model"          "(core|sim|framework|planner|validate|edit|gui/model)/"
-  "gui/widgets"        "(core|sim|framework|planner|validate|edit|gui/(model|widgets))/"
-  "gui/app"            "(core|sim|framework|planner|validate|edit|gui)/"
-  "tests/(perf/)?gui"   "(core|sim|framework|planner|validate|edit|gui|tests)/"
-  "tests"              "(core|sim|framework|planner|validate|exec|edit|cli|tests)/")
+  "cli"                "(core|sim|framework|planner|forecast|validate|exec|edit|cli)/"
+  "gui/model"          "(core|sim|framework|planner|forecast|validate|edit|gui/model)/"
+  "gui/widgets"        "(core|sim|framework|planner|forecast|validate|edit|gui/(model|widgets))/"
+  "gui/app"            "(core|sim|framework|planner|forecast|validate|edit|gui)/"
+  "tests/(perf/)?gui"   "(core|sim|framework|planner|forecast|validate|edit|gui|tests)/"
+  "tests"              "(core|sim|framework|planner|forecast|validate|exec|edit|cli|tests)/")
 
 # Library (as included); folders that may include it; folders whose headers may too.
 set(none "^$")
 set(libraries
   "toml[+][+]/"             "core/(base|spec|plan)/"              "${none}"
-  "nlohmann/json[.]hpp"     "(core|sim|planner|validate|exec|cli)/"        "${none}"
-  "nlohmann/json_fwd[.]hpp" "(core|sim|planner|validate|exec|cli)/"        "."
+  "nlohmann/json[.]hpp"     "(core|sim|planner|forecast|validate|exec|cli)/"        "${none}"
+  "nlohmann/json_fwd[.]hpp" "(core|sim|planner|forecast|validate|exec|cli)/"        "."
   "CLI/"                    "cli/"                                "${none}"
   "boost/"                  "(core|sim)/"                         "${none}"
   "pugixml"                 "sim/net/import/"                     "${none}"
@@ -72,7 +74,7 @@ endmacro()
 
 file(GLOB_RECURSE files RELATIVE "${ROOT}"
      "${ROOT}/core/*.[hc]pp" "${ROOT}/sim/*.[hc]pp" "${ROOT}/planner/*.[hc]pp" "${ROOT}/validate/*.[hc]pp" "${ROOT}/exec/*.[hc]pp"
-     "${ROOT}/framework/*.[hc]pp" "${ROOT}/edit/*.[hc]pp" "${ROOT}/cli/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
+     "${ROOT}/framework/*.[hc]pp" "${ROOT}/forecast/*.[hc]pp" "${ROOT}/edit/*.[hc]pp" "${ROOT}/cli/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
 foreach(file IN LISTS files)
   set(allowed "")
   set(rest ${layers})

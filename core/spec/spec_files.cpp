@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/spec/reliability_file.hpp"
+
 // Code that files of all kinds share: a schema, and one table.
 
 namespace orrery {
@@ -12,6 +14,7 @@ std::optional<Spec> whole_file(std::optional<TomlTable> root, std::string_view k
   if (!root || !read_schema(*root, kind, spec_schema)) return std::nullopt;
   const std::size_t before = root->diagnostics().size();
   std::optional<TomlTable> table = root->table(kind);
+  if (kind == "cluster") check_reliability_key(*root);
   root->finish();
   std::optional<Spec> spec;
   if (table) spec = read(*table);

@@ -22,6 +22,7 @@ const std::vector<Study>& all_studies() {
       {"bert-pipeline", "what sequence parallelism saves between pipeline stages", bert_pipeline_study},
       {"one-node", "4B and 10B models on 8 A100: what fits and what is fast", one_node_study},
       {"llama-memory", "LLaMA 7B and 65B on 32 GPUs: memory, samples per second, TFLOP/s", llama_memory_study},
+      {"large-batch", "BERT with LAMB from batch 512 to 64k: 81 hours to 76 minutes", large_batch_study},
       {"optimizer-offload", "GPU memory that moving Adam's moments away frees", optimizer_offload_study},
       {"second-node", "1.1B data-parallel on 10 V100 in two nodes, slower than on 5 in one", second_node_study},
       {"mlp-sharding", "costs of two shardings of an MLP, and which one a planner should take", mlp_sharding_study},

@@ -15,6 +15,7 @@ namespace orrery {
 [[nodiscard]] StudyResult bert_pipeline_study(const Library&);
 [[nodiscard]] StudyResult peers_study(const Library&);
 [[nodiscard]] StudyResult one_node_study(const Library&);
+[[nodiscard]] StudyResult large_batch_study(const Library&);
 [[nodiscard]] StudyResult llama_memory_study(const Library&);
 [[nodiscard]] StudyResult optimizer_offload_study(const Library&);
 [[nodiscard]] StudyResult gpt3_one_gpu_study(const Library&);

@@ -16,6 +16,7 @@
 #include "core/record/report_file.hpp"
 #include "core/spec/hf_config.hpp"
 #include "core/spec/library.hpp"
+#include "core/spec/reliability_file.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "edit/lesson.hpp"
@@ -68,6 +69,13 @@ std::string cluster(std::string_view bytes) {
   const auto value = parse_cluster(std::string(bytes), "fuzz.toml", device, diagnostics);
   if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
   return parse_cluster(write_cluster(*value), "again.toml", device, again) == value ? "" : "does not read back equal";
+}
+
+std::string reliability(std::string_view bytes) {
+  Diagnostics diagnostics, again;
+  const auto value = parse_reliability(std::string(bytes), "fuzz.toml", diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  return parse_reliability(write_reliability(*value), "again.toml", again) == value ? "" : "does not read back equal";
 }
 
 std::string hf_config(std::string_view bytes) {
@@ -284,6 +292,7 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"plan", plan, {"models/plan", "tests/fuzz/seeds/plan"}, ".toml"},
       {"workload", workload, {"tests/fuzz/seeds/workload"}, ".toml"},
       {"cluster", cluster, {"models/cluster"}, ".toml"},
+      {"reliability", reliability, {"models/reliability"}, ".toml"},
       {"hf_config",
        hf_config,
        {"models/hf/llama-3-70b", "models/hf/deepseek-v3", "tests/fuzz/seeds/hf_config"},

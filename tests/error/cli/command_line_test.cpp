@@ -21,8 +21,8 @@ TEST_CASE("cli.verb: a verb that is none", "[error]") {
 TEST_CASE("cli.arguments: what the command line lacks or cannot read", "[error]") {
   CHECK(refused("") ==
         "error: a verb is missing [cli.arguments]\n"
-        "  Known: plan, estimate, simulate, place, run, compare, explain, calibrate, show, check, study, validate, "
-        "import, export, checkpoint.\n"
+        "  Known: plan, estimate, simulate, forecast, place, run, compare, explain, calibrate, show, check, study, "
+        "validate, import, export, checkpoint.\n"
         "  orrery --help lists what is accepted.\n");
   CHECK(refused("estimate") ==
         "error: orrery estimate needs PLAN [cli.arguments]\n  orrery estimate --help lists what is accepted.\n");
@@ -222,7 +222,7 @@ TEST_CASE("cli.kind: what cannot be shown or recognised", "[error]") {
         folder.file("empty") +
             ": error: this is not a file that Orrery knows [cli.kind]\n"
             "  A TOML file of Orrery has a table [model], [workload], "
-            "[device], [cluster], [fabric], [plan] or [[step]] (a lesson), or is a calibration.\n");
+            "[device], [cluster], [reliability], [fabric], [plan] or [[step]] (a lesson), or is a calibration.\n");
 }
 
 TEST_CASE("file.open: a device has no end", "[error]") {

@@ -1,0 +1,287 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/amounts.hpp"
+#include "cli/common.hpp"
+#include "cli/forecast_answer.hpp"
+#include "cli/forecast_sizes.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/plan_source.hpp"
+#include "cli/progress.hpp"
+#include "cli/status.hpp"
+#include "cli/table.hpp"
+#include "cli/verbs.hpp"
+#include "cli/wrapping.hpp"
+#include "core/base/source_excerpt.hpp"
+#include "core/base/toml_reader.hpp"
+#include "core/base/units_text.hpp"
+#include "core/spec/batch_curve.hpp"
+#include "core/spec/spec_check.hpp"
+#include "core/spec/spec_files.hpp"
+
+namespace orrery {
+namespace {
+
+class ForecastVerb final : public Verb {
+ public:
+  const char* name() const override { return "forecast"; }
+  const char* summary() const override { return "predict a whole run: days, money, energy, time lost to failures"; }
+
+  void declare(Command& c) override {
+    c.positional("PLAN", plan_,
+                 "a plan file, the name of an example plan, a launch file, or a plan in one line; without it the "
+                 "planner finds the plan for --model on --cluster");
+    c.option("--tokens", tokens_, "tokens to train on: 1T, 300B, 1.5e12");
+    c.option("--by", by_, "the day by which it must end (2027-06-01): how many GPUs that takes");
+    c.option("--from", from_, "the day on which it begins; default: today");
+    c.option("--budget", budget_, "money to spend (\"$2M\"): how many tokens it buys");
+    c.option("--cluster", cluster_, "cluster in place of the plan's: a name, a .toml file, or as h200:8x4");
+    c.group("Failures and saves");
+    c.option("--reliability", wishes_.reliability,
+             "how often things fail: llama-3, rsc-1, rsc-2, spot, a .toml file, or none; default: what the cluster's "
+             "file says, else llama-3");
+    c.choice("--saves", saves_, {"blocking", "beside"}, "whether steps wait until a checkpoint is in storage");
+    c.option("--save-every", wishes_.save_every, "steps between two saves; default: the best", {1, 1'000'000'000});
+    c.option("--spares", wishes_.spares, "spare nodes, in place of the reliability file's", {0, 1'000'000});
+    c.flag("--fewer-replicas", wishes_.fewer_replicas,
+           "go on with fewer replicas where no spare is left, in place of waiting");
+    c.option("--runs", wishes_.runs, "runs to simulate; 0: none", {0, 1'000'000});
+    c.option("--seed", wishes_.seed, "of the simulated runs", {});
+    c.group("Batch");
+    c.option("--critical-batch", critical_, "tokens of the critical batch: then --tokens is what a small batch needs");
+    c.option("--batch-curve", curve_,
+             "a table of progress, grad_sqr and grad_var, measured at --base-batch: then --tokens is what that needs");
+    c.option("--base-batch", base_batch_, "sequences of the batch of --batch-curve", {1, max_batch});
+    c.group("Energy");
+    c.option("--power", power_, "power of devices and links, in place of models/power.toml");
+    c.option("--power-price", power_price_, "price of a kWh: \"0.10\", in USD, or \"0.20 EUR\"");
+    c.option("--grid", grid_, "grams of CO2 of a kWh");
+    c.option("--pue", pue_, "energy of the building over that of its devices");
+    c.group("Without a plan");
+    c.option("--batch", wish_.batch, "sequences per optimizer step; default: 4 Mi tokens", {1, max_batch});
+    c.option("--seq", wish_.sequence, "tokens per sequence; default: 8192, or what the model takes", {1, max_sequence});
+    std::vector<std::string> names(precision_names().begin(), precision_names().end());
+    c.choice("--precision", wish_.precision, names, "precision of weights and activations");
+    c.group("");
+    c.flag("--explain", explain_, "show how every figure follows from others, with sources");
+    c.option("--svg", svg_, "draw a run's timeline, the distribution of days, and cost against GPUs into this file");
+    declare_machine(c, flags_);
+    declare_plan_sources(c, flags_);
+    declare_output(c, flags_, "write the forecast here, as JSON");
+    c.examples(
+        "  orrery forecast --model llama-3-8b --cluster dgx-h100 --gpus 16 --tokens 1T --price 2.50\n"
+        "  orrery forecast plan.toml --tokens 15T --reliability rsc-1 --explain\n"
+        "  orrery forecast plan.toml --tokens 1T --by 2027-06-01 --svg days.svg\n"
+        "  orrery forecast plan.toml --budget \"$2M\" --price 2.50\n"
+        "  orrery forecast llama-3-70b-8-dgx-h100 --tokens 1T --saves beside --grid 400 --pue 1.2 --json");
+  }
+
+  int run() override {
+    check_flags();
+    catch_interrupt();
+    const Library library = library_of(flags_);
+    Diagnostics d;
+    const std::optional<PowerTable> power = power_table(library, power_, d);
+    require_none(d);
+    if (plan_) keep_apart(plan_path(*plan_, library), {flags_.output, svg_});
+    ForecastSubject subject = plan_ ? forecast_subject(load_plan(*plan_, flags_, cluster_), *power)
+                                    : searched_subject(flags_, *cluster_, wish_, *power);
+    wishes_.saves = saves_ == "beside" ? SaveWay::beside : SaveWay::blocking;
+    wishes_.electricity = electricity();
+    const double factor = batch_factor(subject.run.workload);
+    const double tokens = tokens_ ? factor * count_of(*tokens_, "--tokens") : affordable(subject);
+    ForecastAnswer answer = forecast_answer(subject, tokens, wishes_, flags_);
+    ForecastSizes sizes;
+    if (by_) {
+      const std::chrono::duration<double> within = date_of(*by_, "--by") - begin();
+      sizes = forecast_sizes(answer, within.count(), wishes_, flags_, *power);
+    } else if (svg_) {
+      sizes = forecast_sizes(answer, std::nullopt, wishes_, flags_, *power);
+    }
+    return tell(sizes.in_time ? *sizes.in_time : answer, sizes.tried, !by_ || sizes.in_time, factor);
+  }
+
+ private:
+  void check_flags() {
+    require_output(flags_);
+    refuse_standard_output("--svg", svg_);
+    if (svg_ && std::filesystem::path(*svg_).extension() != ".svg") {
+      refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is not one", escaped(*svg_)));
+    }
+    if (svg_) require_folder(*svg_);
+    if (!tokens_ && !budget_) {
+      refuse("forecast.tokens", "--tokens is missing", {"--tokens 1T says for how long to train; --budget asks."});
+    }
+    if (tokens_ && budget_) refuse("cli.flags", "--tokens and --budget exclude each other");
+    if (critical_ && curve_) refuse("cli.flags", "--critical-batch and --batch-curve exclude each other");
+    if (curve_.has_value() != base_batch_.has_value()) {
+      refuse("cli.flags", "--batch-curve and --base-batch go together", {"The curve was measured at a batch."});
+    }
+    if (budget_ && (critical_ || curve_)) {
+      refuse("cli.flags", "--budget says how many tokens it buys, whatever they are worth",
+             {"--critical-batch and --batch-curve go with --tokens."});
+    }
+    if (by_ && !tokens_) refuse("cli.flags", "--by needs --tokens");
+    if (by_ && !(date_of(*by_, "--by") > begin())) {
+      refuse("cli.date", fmt::format("--by {} is not after the beginning", *by_),
+             {fmt::format("It begins on {} (--from).", text_of(begin()))});
+    }
+    if (!plan_ && (!flags_.model || !cluster_)) {
+      refuse("forecast.plan", "a forecast needs a plan, or --model and --cluster",
+             {"orrery forecast --model llama-3-8b --cluster dgx-h100 --gpus 16 --tokens 1T"});
+    }
+    if (plan_ && (wish_.batch > 0 || wish_.sequence > 0)) {
+      refuse("cli.flags", "--batch and --seq go only without a plan", {"A plan has its own."});
+    }
+    const auto positive = [](const char* flag, const std::optional<std::string>& text, double least, double most) {
+      if (!text) return;
+      const double value = number(*text, flag);
+      if (!(value >= least && value <= most)) {
+        refuse("cli.amount", fmt::format("{} is out of range", flag),
+               {fmt::format("It is {}; from {} to {} is allowed.", *text, least, most)});
+      }
+    };
+    positive("--grid", grid_, 0.0, 1e5);
+    positive("--pue", pue_, 1.0, 10.0);
+  }
+
+  static double number(const std::string& text, const char* flag) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end != '\0' || !std::isfinite(value)) {
+      refuse("cli.amount", fmt::format("{}: \"{}\" is no number", flag, escaped(text)));
+    }
+    return value;
+  }
+
+  [[nodiscard]] std::chrono::sys_days begin() const { return from_ ? date_of(*from_, "--from") : today(); }
+
+  [[nodiscard]] Electricity electricity() const {
+    Electricity e;
+    if (power_price_) {
+      const Money price = money_of(*power_price_, "--power-price");
+      e.price_per_kwh = price.amount;
+      e.currency = price.currency;
+    }
+    if (grid_) e.grams_per_kwh = number(*grid_, "--grid");
+    if (pue_) e.pue = number(*pue_, "--pue");
+    return e;
+  }
+
+  /// Tokens that the batch needs over those of --tokens.
+  [[nodiscard]] double batch_factor(const Workload& w) {
+    const double batch = static_cast<double>(w.global_batch);
+    double factor = 1.0;
+    if (critical_) {
+      const double critical = count_of(*critical_, "--critical-batch");
+      factor = examples_over_least(batch * static_cast<double>(w.sequence_length), critical);
+      batch_note_ = fmt::format("a critical batch of {} tokens", short_count(critical));
+    } else if (curve_) {
+      Diagnostics d;
+      const std::optional<std::string> text = read_text(*curve_, d);
+      require_none(d);
+      const auto curve = parse_batch_curve(*text, *curve_, static_cast<double>(*base_batch_), d);
+      require_none(d);
+      factor = curve->examples_at(batch);
+      batch_note_ = fmt::format("the noise scale of {}", escaped(*curve_));
+    }
+    if (!batch_note_.empty()) {
+      batch_note_ = fmt::format("The batch needs {:.4g} times the tokens of --tokens, by {}.\n\n", factor, batch_note_);
+    }
+    return factor;
+  }
+
+  /// Tokens that the budget buys. Time grows with tokens, so the forecast of one amount gives them all; a second round
+  /// evens out the last save.
+  [[nodiscard]] double affordable(const ForecastSubject& subject) const {
+    const Money budget = money_of(*budget_, "--budget");
+    const ClusterSpec& cluster = *subject.run.cluster;
+    if (!cluster.price_per_gpu_hour) {
+      refuse("forecast.price", "a budget needs the price of a GPU-hour", {"--price 2.50 gives it."});
+    }
+    if (budget.currency != cluster.price_currency) {
+      refuse("forecast.price",
+             fmt::format("the budget is in {} and the price in {}", budget.currency, cluster.price_currency),
+             {"--price \"2.20 EUR\" gives a price in another currency."});
+    }
+    const double per_step =
+        static_cast<double>(subject.run.workload.global_batch * subject.run.workload.sequence_length);
+    double steps = 1e5;
+    for (int round = 0; round < 3; ++round) {
+      const ForecastAnswer a =
+          forecast_answer(subject, steps * per_step, quick(wishes_, wishes_.spares.has_value()), flags_);
+      if (a.forecast.never_ends || !a.forecast.unknown.empty()) return steps * per_step;  // and the answer says why
+      steps = std::fmax(1.0, std::floor(steps * budget.amount / *a.money()));
+    }
+    return steps * per_step;
+  }
+
+  int tell(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices, bool in_time, double factor) const {
+    nlohmann::ordered_json json = forecast_json(a);
+    std::string text = forecast_text(a);
+    if (by_) {
+      json["from"] = text_of(begin());
+      json["by"] = *by_;
+      json["in_time"] = in_time;
+      std::string answer =
+          in_time ? fmt::format("{} GPUs end by {}, if the run begins on {}; no fewer of those tried do.\n",
+                                a.inputs.gpus, *by_, text_of(begin()))
+                  : fmt::format("No number of GPUs that was tried ends by {}.\n", *by_);
+      text = answer + choices_text(a, choices) + "\n" + text;
+    }
+    json["batch_factor"] = factor;
+    text = batch_note_ + text;
+    if (budget_) {
+      json["budget"] = *budget_;
+      text = fmt::format("{} buys {} tokens.\n\n", escaped(*budget_), short_count(a.inputs.tokens)) + text;
+    }
+    json["other_sizes"] = nlohmann::ordered_json::array();
+    for (const ForecastChoice& c : choices) {
+      json["other_sizes"].push_back({{"gpus", c.gpus},
+                                     {"wall_s", c.wall_s},
+                                     {"money", c.money ? nlohmann::ordered_json(*c.money) : nullptr},
+                                     {"energy_j", c.joules ? nlohmann::ordered_json(*c.joules) : nullptr}});
+    }
+    if (explain_) text += forecast_explained(a);
+    write_output(flags_, json_text(json));
+    if (svg_) write_file(*svg_, forecast_svg(a, choices));
+    if (prints_output(flags_)) {
+      // It has been printed.
+    } else if (flags_.json) {
+      print_json(json);
+    } else {
+      print_wrapped(text);
+    }
+    return a.forecast.never_ends || !in_time || !a.subject.report.fits ? status_no : status_fine;
+  }
+
+  static std::string choices_text(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices) {
+    if (choices.empty()) return "";
+    Table table({"GPUs", "time", "money", "energy"});
+    for (const ForecastChoice& c : choices) {
+      table.row({fmt::format("{}", c.gpus), days_text(c.wall_s),
+                 c.money ? money_text(*c.money, a.subject.run.cluster->price_currency) : "unknown",
+                 c.joules ? energy_text(*c.joules) : "unknown"});
+    }
+    return "\n" + table.str();
+  }
+
+  CommonFlags flags_;
+  SearchWish wish_;
+  ForecastWishes wishes_;
+  std::optional<std::string> plan_, tokens_, by_, from_, budget_, cluster_, power_, power_price_, grid_, pue_, svg_,
+      critical_, curve_;
+  std::optional<std::uint32_t> base_batch_;
+  std::string batch_note_;
+  std::string saves_ = "blocking";
+  bool explain_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> forecast_verb() { return std::make_unique<ForecastVerb>(); }
+
+}  // namespace orrery

@@ -1,0 +1,81 @@
+#include "cli/forecast_answer.hpp"
+
+#include <fmt/format.h>
+
+#include "cli/interrupt.hpp"
+#include "cli/progress.hpp"
+#include "core/spec/reliability_file.hpp"
+
+namespace orrery {
+namespace {
+
+/// The reliability, and where it is from.
+std::optional<ReliabilitySpec> reliability(const ForecastWishes& wishes, const ClusterSpec& cluster,
+                                           const Library& library, std::string& note) {
+  Diagnostics d;
+  std::optional<ReliabilitySpec> out;
+  if (wishes.reliability == "none") {
+    note = "none: failures are not counted";
+    return out;
+  }
+  if (wishes.reliability) {
+    out = find_reliability(library, *wishes.reliability, ".", d);
+    require_none(d);
+    note = out->name;
+  } else if ((out = reliability_of(cluster, library, d))) {
+    note = fmt::format("{}, as the cluster's file says", out->name);
+  } else if (require_none(d); cluster.device.cores_shared > 0) {
+    note = "unknown on this machine: failures are not counted (--reliability)";
+    return out;
+  } else {
+    out = find_reliability(library, "llama-3", ".", d);
+    require_none(d);
+    note = "llama-3, assumed, since neither flag nor cluster names one (--reliability)";
+  }
+  if (wishes.spares) out->spare_nodes = {*wishes.spares, "as --spares says", FigureBasis::read};
+  return out;
+}
+
+}  // namespace
+
+ForecastWishes quick(ForecastWishes wishes, bool by_events) {
+  wishes.runs = by_events ? 20 : 0;
+  return wishes;
+}
+
+ForecastAnswer forecast_answer(const ForecastSubject& subject, double tokens, const ForecastWishes& wishes,
+                               const CommonFlags& flags) {
+  ForecastAnswer a;
+  a.subject = subject;
+  a.way = wishes.saves;
+  a.electricity = wishes.electricity;
+  const PlannedRun& run = subject.run;
+  const ClusterSpec& cluster = *run.cluster;
+  ForecastInputs& in = a.inputs;
+  in.tokens = tokens;
+  in.tokens_per_step = static_cast<double>(run.workload.global_batch * run.workload.sequence_length);
+  in.step = subject.step;
+  in.step_interval = subject.report.interval;
+  in.gpus = cluster.devices();
+  in.nodes = cluster.nodes;
+  in.gpus_per_node = cluster.devices_per_node;
+  in.reliability = reliability(wishes, cluster, library_of(flags), a.reliability_note);
+  if (wishes.save_every) in.save_every = *wishes.save_every;
+  in.runs = wishes.runs;
+  in.seed = wishes.seed;
+  if (in.reliability) {
+    const Report& r = subject.report;
+    const double exposed = r.step_time.base() > 0.0 ? r.exposed_communication / r.step_time : 0.0;
+    in.checkpoint = checkpoint_time(subject.checkpoint, cluster, *in.reliability, a.way, exposed, in.unknown);
+  }
+  if (wishes.fewer_replicas) in.fewer = fewer_replicas(subject, flags);
+  Progress progress;
+  a.forecast = forecast_run(in, [&](std::uint64_t done, std::uint64_t total) {
+    if (interrupted().load()) throw Error("interrupted");
+    progress.show("simulate", done, total);
+  });
+  progress.clear();
+  return a;
+}
+
+}  // namespace orrery

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/forecast_subject.hpp"
+#include "cli/forecast_text.hpp"
+
+namespace orrery {
+
+/// What flags say of a forecast besides its subject and its tokens.
+struct ForecastWishes {
+  std::optional<std::string> reliability;  ///< a name, a file, or "none"; unset: the cluster's, else llama-3
+  SaveWay saves = SaveWay::blocking;
+  std::optional<std::uint32_t> save_every, spares;
+  bool fewer_replicas = false;
+  std::uint64_t runs = 1000, seed = 1;
+  Electricity electricity;
+};
+
+/// The same with as few simulated runs as the mean needs: none, or 20 where no closed form holds.
+[[nodiscard]] ForecastWishes quick(ForecastWishes, bool by_events);
+
+/// Forecasts the subject's run of so many tokens. Draws its own progress; throws Error when interrupted.
+[[nodiscard]] ForecastAnswer forecast_answer(const ForecastSubject&, double tokens, const ForecastWishes&,
+                                             const CommonFlags&);
+
+}  // namespace orrery

@@ -1,0 +1,82 @@
+#include "cli/forecast_sizes.hpp"
+
+#include <algorithm>
+
+#include "cli/interrupt.hpp"
+#include "cli/progress.hpp"
+#include "core/spec/spec_check.hpp"
+
+namespace orrery {
+namespace {
+
+class Sizes {
+ public:
+  Sizes(const ForecastAnswer& base, std::optional<double> within, const ForecastWishes& wishes,
+        const CommonFlags& flags, const PowerTable& power)
+      : base_(base), within_(within), wishes_(wishes), flags_(flags), power_(power) {}
+
+  ForecastSizes find() {
+    const std::uint64_t here = base_.inputs.gpus;
+    std::uint64_t too_few = 0, enough = 0;
+    const std::uint64_t last = std::min<std::uint64_t>(here * 64, max_devices);
+    for (std::uint64_t n = std::max<std::uint64_t>(1, here / 8); n <= last && enough == 0; n *= 2) {
+      for (const std::uint64_t size : {n, n % 2 == 0 ? n / 2 * 3 : 0}) {
+        if (size == 0 || size > last || enough > 0) continue;
+        (in_time(size) ? enough : too_few) = size;
+      }
+    }
+    if (enough > 0) close_in(too_few, enough);
+    progress_.clear();
+    std::sort(out_.tried.begin(), out_.tried.end(),
+              [](const ForecastChoice& a, const ForecastChoice& b) { return a.gpus < b.gpus; });
+    return std::move(out_);
+  }
+
+ private:
+  /// Looks at a number of GPUs; keeps the answer where it ends in time.
+  bool in_time(std::uint64_t gpus) {
+    if (interrupted().load()) return false;
+    progress_.show("other numbers of GPUs", ++looked_, 0);
+    const std::optional<ForecastSubject> subject =
+        gpus == base_.inputs.gpus ? std::optional(base_.subject)
+                                  : resized_subject(base_.subject, static_cast<std::uint32_t>(gpus), flags_, power_);
+    if (!subject || !subject->report.fits) return false;
+    const double tokens = base_.inputs.tokens;
+    const ForecastAnswer a = forecast_answer(*subject, tokens, quick(wishes_, base_.forecast.by_events), flags_);
+    if (a.forecast.never_ends) return false;
+    out_.tried.push_back({gpus, a.wall_s(), a.money(), a.joules()});
+    if (!within_ || a.wall_s() > *within_) return false;
+    out_.in_time = forecast_answer(*subject, tokens, wishes_, flags_);
+    return true;
+  }
+
+  /// Halves the way between a number that is too small and one that is large enough, in whole nodes and replicas.
+  void close_in(std::uint64_t too_few, std::uint64_t enough) {
+    const Plan& plan = base_.subject.run.plan;
+    const std::uint64_t replica = base_.subject.found.empty() ? plan.mesh.size() / plan.mesh.size(Axis::data) : 1;
+    const std::uint64_t unit = std::max<std::uint64_t>(replica, base_.inputs.gpus_per_node);
+    for (int tries = 0; tries < 6; ++tries) {
+      const std::uint64_t middle = (too_few + enough) / 2 / unit * unit;
+      if (middle <= too_few || middle >= enough) break;
+      (in_time(middle) ? enough : too_few) = middle;
+    }
+  }
+
+  const ForecastAnswer& base_;
+  std::optional<double> within_;
+  const ForecastWishes& wishes_;
+  const CommonFlags& flags_;
+  const PowerTable& power_;
+  ForecastSizes out_;
+  Progress progress_;
+  std::uint64_t looked_ = 0;
+};
+
+}  // namespace
+
+ForecastSizes forecast_sizes(const ForecastAnswer& base, std::optional<double> within, const ForecastWishes& wishes,
+                             const CommonFlags& flags, const PowerTable& power) {
+  return Sizes(base, within, wishes, flags, power).find();
+}
+
+}  // namespace orrery

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/common.hpp"
+#include "core/record/report.hpp"
+#include "core/spec/power_spec.hpp"
+#include "forecast/checkpoint_size.hpp"
+#include "forecast/run_events.hpp"
+#include "forecast/step_energy.hpp"
+
+namespace orrery {
+
+/// What a forecast is of: a plan with its step, the bytes of its checkpoint and its energy.
+struct ForecastSubject {
+  PlannedRun run;
+  Report report;  ///< estimate, with prices told
+  Seconds step;   ///< that is said first of the report
+  CheckpointSize checkpoint;
+  std::optional<StepEnergy> energy;
+  std::vector<std::string> assumed;  ///< of the workload, where nothing said it
+  std::string found;                 ///< how a search found the plan; empty: it was given
+};
+
+/// What `orrery forecast` takes in place of a plan file: the planner finds the plan.
+struct SearchWish {
+  std::uint64_t batch = 0, sequence = 0;  ///< 0: assumed
+  std::string precision = "bf16";
+};
+
+[[nodiscard]] ForecastSubject forecast_subject(const LoadedPlan&, const PowerTable&);
+/// The fastest plan that fits, of --model on a cluster; the usual batch is 4 Mi tokens. Refuses (forecast.no-plan)
+/// where none does.
+[[nodiscard]] ForecastSubject searched_subject(const CommonFlags&, const std::string& cluster, const SearchWish&,
+                                               const PowerTable&);
+/// The same run on `gpus` devices: a plan with more or fewer replicas of the same batch, or the best plan of a search.
+/// Empty where there is none.
+[[nodiscard]] std::optional<ForecastSubject> resized_subject(const ForecastSubject&, std::uint32_t gpus,
+                                                             const CommonFlags&, const PowerTable&);
+
+/// Time of a step of the same batch with 1, 2 ... replicas missing, over that of all, as the estimate prices the
+/// smaller plans; microbatches go to the other replicas. Ends where a plan with so many is not valid, or three quarters
+/// are left.
+[[nodiscard]] FewerReplicas fewer_replicas(const ForecastSubject&, const CommonFlags&);
+
+}  // namespace orrery

@@ -1,0 +1,232 @@
+#include "cli/forecast_text.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/amounts.hpp"
+#include "cli/report_text.hpp"
+#include "cli/table.hpp"
+#include "core/base/counted.hpp"
+#include "core/base/source_excerpt.hpp"
+#include "core/base/units_text.hpp"
+#include "core/spec/spec_files.hpp"
+#include "planner/describe.hpp"
+
+namespace orrery {
+namespace {
+
+std::string line(std::string_view label, const std::string& value, const std::string& note = "") {
+  return fmt::format("  {:<22}{:>13}{}{}\n", label, value, note.empty() ? "" : "  ", note);
+}
+
+std::string heading(const ForecastAnswer& a) {
+  const PlannedRun& run = a.subject.run;
+  const Workload& w = run.workload;
+  std::string out =
+      fmt::format("{} on {} x {} ({}), {} tokens\n", escaped(run.model.name), run.cluster->devices(),
+                  escaped(run.cluster->device.name), escaped(run.cluster->name), short_count(a.inputs.tokens));
+  out += fmt::format("plan: {}\n", describe(run.plan));
+  out += fmt::format("batch: {} x {} tokens, {}\n", w.global_batch, w.sequence_length, name_of(w.precision));
+  for (const std::string& what : a.subject.assumed) out += fmt::format("assumed: {}\n", what);
+  for (const std::string& what : run.cluster->assumed) out += fmt::format("assumed: {}\n", escaped(what));
+  out += fmt::format("reliability: {}\n", escaped(a.reliability_note));
+  return out + "\n";
+}
+
+std::string figures(const ForecastAnswer& a) {
+  const Forecast& f = a.forecast;
+  const ForecastSubject& s = a.subject;
+  std::string out;
+  const bool open = !f.unknown.empty();
+  out +=
+      line("steps", with_commas(f.steps),
+           fmt::format("of {} tokens, {} each", short_count(a.inputs.tokens_per_step), short_text(a.inputs.step, 4)));
+  std::string range;
+  if (f.low) range = fmt::format("{} to {} in eight of ten cases", days_text(f.low->base()), days_text(f.high->base()));
+  out += line("time", (open ? "above " : "") + days_text(a.wall_s()), range);
+  const double ratio_low = f.low ? *f.low / f.wall() : 1.0, ratio_high = f.high ? *f.high / f.wall() : 1.0;
+  if (const std::optional<double> money = a.money()) {
+    const std::string& currency = s.run.cluster->price_currency;
+    out += line("money", money_text(*money, currency),
+                fmt::format("{} to {}, at {:g} a GPU-hour", short_count(*money * ratio_low),
+                            short_count(*money * ratio_high), *s.run.cluster->price_per_gpu_hour));
+  } else {
+    out += line("money", "unknown", "the cluster has no price; --price 2.50 gives one");
+  }
+  if (const std::optional<double> joules = a.joules()) {
+    const Electricity& e = a.electricity;
+    std::string note = fmt::format("{:.0f} W a device at most",
+                                   a.step_joules() / a.inputs.step.base() / static_cast<double>(a.inputs.gpus));
+    if (e.pue != 1.0) note += fmt::format("; times {:g} for the building", e.pue);
+    out += line("energy", energy_text(*joules), note);
+    if (e.price_per_kwh) {
+      out += line("  electricity", money_text(*e.price_per_kwh * *joules / 3.6e6, e.currency),
+                  fmt::format("at {:g} a kWh", *e.price_per_kwh));
+    }
+    if (e.grams_per_kwh) {
+      out += line("  CO2", fmt::format("{:.3g} t", *e.grams_per_kwh * *joules / 3.6e12),
+                  fmt::format("at {:g} g a kWh", *e.grams_per_kwh));
+    }
+  } else {
+    out += line("energy", "unknown", fmt::format("no power of {} is known (--power)", s.run.cluster->device.name));
+  }
+  const double faster = s.report.step_time / a.inputs.step;
+  const double mfu = faster * s.report.model_flops_utilization;
+  if (f.ledger && a.inputs.reliability) {
+    out += line("effective time (ETTR)", percent(f.share()), "of wall time is steps that stay");
+  } else if (open) {
+    out += line("effective time (ETTR)", "unknown");
+  }
+  if (mfu > 0.0) {
+    out +=
+        line("MFU", percent(mfu), f.ledger ? fmt::format("of the step; effective {}", percent(mfu * f.share())) : "");
+  }
+  return out;
+}
+
+std::string losses(const ForecastAnswer& a) {
+  const Forecast& f = a.forecast;
+  if (!f.ledger || f.share() > 1.0 - 1e-12) return "";
+  Table table({"where the time goes", "days", "share"});
+  const auto row = [&](std::string_view name, Seconds t) {
+    table.row({std::string(name), fmt::format("{:.3g}", t.base() / 86400.0), percent(t / f.wall(), 2)});
+  };
+  row("steps that stay", f.ledger->productive);
+  for (std::size_t i = 0; i < lost_time_count; ++i) {
+    if (f.ledger->lost[i].base() > 0.0) row(name_of(static_cast<LostTime>(i)), f.ledger->lost[i]);
+  }
+  return "\n" + table.str();
+}
+
+std::string failures(const ForecastAnswer& a) {
+  const Forecast& f = a.forecast;
+  if (!a.inputs.reliability) return "";
+  std::string out = "\n";
+  if (const std::optional<Seconds> mean = f.hazards.mean()) {
+    out += line("a failure every", days_text(mean->base()),
+                fmt::format("{} in all", short_count(a.wall_s() / mean->base())));
+  }
+  if (f.save_every > 0) {
+    std::string note = fmt::format("{}, each {}", days_text(f.saves.interval.base()), short_text(f.saves.blocking));
+    if (f.saves.until_it_counts.base() > 0.0)
+      note += fmt::format(" and {} beside", short_text(f.saves.until_it_counts));
+    out += line("save every", counted(f.save_every, "step"), note);
+    out += line("  exact best, Young", days_text(f.best->base()),
+                fmt::format("{}; Daly {}", days_text(f.young->base()), days_text(f.daly->base())));
+  }
+  if (a.inputs.checkpoint) {
+    out += line("checkpoint", short_text(Bytes::of(a.subject.checkpoint.written)),
+                fmt::format("{} a node at {}; load {}", short_text(Bytes::of(a.subject.checkpoint.written_by_node)),
+                            short_text(a.inputs.checkpoint->node_rate), short_text(a.inputs.checkpoint->load)));
+  }
+  if (f.spares) {
+    out += line("spares for 99 %", counted(*f.spares, "node"),
+                fmt::format("{:.3g} of {} are under repair in the mean", *f.mean_down, a.inputs.nodes));
+  }
+  if (f.sample) {
+    out += line("simulated", counted(f.sample->walls.size(), "run"),
+                fmt::format("seed {}, history {:016x}", a.inputs.seed, f.sample->history));
+  }
+  return out;
+}
+
+std::string knobs(const ForecastAnswer& a) {
+  if (a.forecast.knobs.empty()) return "";
+  Table table({"a tenth less of", "now", "saves", "<each unit costs"});
+  for (const Knob& k : a.forecast.knobs) {
+    if (k.tenth_days < 1e-6 * a.forecast.knobs.front().tenth_days) continue;
+    table.row({k.name, fmt::format("{:.4g} {}", k.value, k.unit), days_text(86400.0 * k.tenth_days),
+               days_text(86400.0 * k.days_each)});
+  }
+  return "\n" + table.str();
+}
+
+std::string not_known(const ForecastAnswer& a) {
+  const Forecast& f = a.forecast;
+  std::string out;
+  if (!f.unknown.empty()) {
+    out += fmt::format("\nUnknown: {}. Without it the time lost to failures is open; the time above counts none.\n",
+                       fmt::join(f.unknown, ", "));
+  }
+  if (f.never_ends) {
+    out += fmt::format(
+        "\nThis run never ends: a failure comes every {}, and {} of work and {} of save must fit between two. Half of "
+        "the time would be work with a failure every {}.\n",
+        days_text(f.hazards.mean()->base()), days_text(f.saves.interval.base()), days_text(f.saves.blocking.base()),
+        days_text(f.mean_needed->base()));
+  }
+  if (a.inputs.reliability) {
+    std::string guessed, second;
+    const ReliabilitySpec& r = *a.inputs.reliability;
+    const auto look = [&](const char* key, const auto& figure) {
+      if (!figure) return;
+      std::string& into = figure->basis == FigureBasis::assumed ? guessed : second;
+      if (figure->basis == FigureBasis::assumed || figure->basis == FigureBasis::unverified)
+        into += (into.empty() ? "" : ", ") + std::string(key);
+    };
+    look("node failures", r.node_failures_per_1000_node_days);
+    look("job failures", r.job_failures_per_day);
+    look("detection", r.detect);
+    look("queue", r.queue);
+    look("restart", r.restart);
+    look("repair", r.repair);
+    look("planned stop", r.planned_stop);
+    look("storage rate", r.storage_rate_per_node ? r.storage_rate_per_node : r.storage_rate_total);
+    if (!second.empty()) out += fmt::format("\nUnverified in {}: {}.", escaped(r.name), second);
+    if (!guessed.empty())
+      out += fmt::format("\nGuessed in {}: {}. A file of your own replaces them.", escaped(r.name), guessed);
+    if (!second.empty() || !guessed.empty()) out += "\n";
+  }
+  if (!a.subject.report.fits) out += "\n" + unfit_text(a.subject.run.plan.name, a.subject.report);
+  return out;
+}
+
+}  // namespace
+
+double ForecastAnswer::gpu_hours() const {
+  const double spares = forecast.hazards.spares ? static_cast<double>(*forecast.hazards.spares) : 0.0;
+  return (static_cast<double>(inputs.gpus) + spares * inputs.gpus_per_node) * wall_s() / 3600.0;
+}
+
+std::optional<double> ForecastAnswer::money() const {
+  const std::optional<double>& price = subject.run.cluster->price_per_gpu_hour;
+  return price ? std::optional(*price * gpu_hours()) : std::nullopt;
+}
+
+double ForecastAnswer::step_joules() const {
+  return subject.energy ? subject.energy->joules * (inputs.step / subject.report.step_time) : 0.0;
+}
+
+std::optional<double> ForecastAnswer::joules() const {
+  if (!subject.energy) return std::nullopt;
+  // Steps done again cost what steps cost; in saves and restarts devices wait.
+  const RunLedger ledger = forecast.ledger.value_or(RunLedger{forecast.work, {}});
+  const Seconds steps = ledger.productive + ledger[LostTime::lost_work] + ledger[LostTime::slow];
+  const double idle = subject.energy->idle_w * (ledger.wall() - steps).base();
+  return electricity.pue * (step_joules() * (steps / inputs.step) + idle);
+}
+
+std::string forecast_text(const ForecastAnswer& a) {
+  if (a.forecast.never_ends) return heading(a) + not_known(a).substr(1);
+  return heading(a) + figures(a) + losses(a) + failures(a) + knobs(a) + not_known(a);
+}
+
+std::string forecasts_text(const std::vector<ForecastAnswer>& answers) {
+  Table table(
+      {fmt::format("{} tokens", short_count(answers.front().inputs.tokens)), "time", "money", "energy", "ETTR"});
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const ForecastAnswer& a = answers[i];
+    const std::optional<double> money = a.money(), joules = a.joules();
+    const bool open = !a.forecast.ledger;
+    table.row({fmt::format("#{}", i + 1), open ? "unknown" : days_text(a.wall_s()),
+               open || !money ? "unknown" : money_text(*money, a.subject.run.cluster->price_currency),
+               open || !joules ? "unknown" : energy_text(*joules), open ? "unknown" : percent(a.forecast.share())});
+  }
+  return table.str() +
+         fmt::format("  reliability: {}; orrery forecast says more\n", escaped(answers.front().reliability_note));
+}
+
+}  // namespace orrery

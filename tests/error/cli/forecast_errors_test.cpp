@@ -1,0 +1,66 @@
+#include <catch2/catch.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/error/cli/refused.hpp"
+
+// `orrery forecast` with flags that cannot be, and answers that are no.
+
+using namespace orrery::test;
+
+namespace {
+
+const std::string eight = "forecast --model llama-3-8b --cluster dgx-h100 --gpus 16 ";
+
+}  // namespace
+
+TEST_CASE("forecast.plan and forecast.tokens: nothing to forecast", "[error]") {
+  CHECK(refused("forecast --tokens 1T") ==
+        "error: a forecast needs a plan, or --model and --cluster [forecast.plan]\n"
+        "  orrery forecast --model llama-3-8b --cluster dgx-h100 --gpus 16 --tokens 1T\n");
+  CHECK(refused(eight) ==
+        "error: --tokens is missing [forecast.tokens]\n  --tokens 1T says for how long to train; --budget asks.\n");
+}
+
+TEST_CASE("cli.amount: what is no amount", "[error]") {
+  const std::string right = "  1T, 300B, 1.5e12 are right; k, M, B (or G) and T are powers of 1000. At most 1e24.\n";
+  for (const char* wrong : {"0", "-1T", "1X", "many", "inf", "1e30", "1T tokens"}) {
+    CAPTURE(wrong);
+    CHECK(refused(eight + "--tokens=\"" + wrong + "\"") ==
+          "error: --tokens: \"" + std::string(wrong) + "\" is no amount above 0 [cli.amount]\n" + right);
+  }
+  CHECK(refused(eight + "--budget '$2M EUR'") ==
+        "error: --budget: \"$2M EUR\" is no amount above 0 [cli.amount]\n"
+        "  \"$2M\", 2M and \"1.5M EUR\" are right. At most 1e15.\n");
+  CHECK(refused(eight + "--tokens 1T --pue 0.9") ==
+        "error: --pue is out of range [cli.amount]\n  It is 0.9; from 1 to 10 is allowed.\n");
+}
+
+TEST_CASE("cli.date: what is no date, or not after the beginning", "[error]") {
+  for (const char* wrong : {"tomorrow", "2027-02-30", "2027-6-1", "27-06-01"}) {
+    CAPTURE(wrong);
+    CHECK(refused(eight + "--tokens 1T --by " + wrong) ==
+          "error: --by: \"" + std::string(wrong) + "\" is no date [cli.date]\n  2027-06-01 is one.\n");
+  }
+  CHECK(refused(eight + "--tokens 1T --by 2027-06-01 --from 2027-06-01") ==
+        "error: --by 2027-06-01 is not after the beginning [cli.date]\n  It begins on 2027-06-01 (--from).\n");
+}
+
+TEST_CASE("forecast.price: a budget without a price, or in another currency", "[error]") {
+  CHECK(refused("forecast --model llama-3-8b --cluster h200:8 --budget 2M") ==
+        "error: a budget needs the price of a GPU-hour [forecast.price]\n  --price 2.50 gives it.\n");
+  CHECK(refused(eight + "--budget '2M EUR'") ==
+        "error: the budget is in EUR and the price in USD [forecast.price]\n"
+        "  --price \"2.20 EUR\" gives a price in another currency.\n");
+}
+
+TEST_CASE("library.unknown-reliability: the nearest name", "[error]") {
+  CHECK(refused(eight + "--tokens 1T --reliability lama-3") ==
+        "error: no reliability is named \"lama-3\" [library.unknown-reliability]\n  Nearest names: llama-3.\n");
+}
+
+TEST_CASE("forecast.no-plan: a model that fits nowhere", "[error]") {
+  CHECK(refused("forecast --model llama-3-405b --cluster h100:8 --tokens 1T") ==
+        "error: no plan of llama-3-405b fits on this cluster [forecast.no-plan]\n"
+        "  orrery plan with the same model and cluster says what would fit.\n");
+}

@@ -1,0 +1,114 @@
+#include <catch2/catch.hpp>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/program_run.hpp"
+
+// `orrery forecast` as a person runs it.
+
+using namespace orrery::test;
+using nlohmann::json;
+
+namespace {
+
+const std::string new_user = "forecast --model llama-3-8b --cluster dgx-h100 --gpus 16 --tokens 1T --price 2.50 ";
+
+json answer(const std::string& arguments, int status = 0) {
+  const Ran ran = run(ORRERY_PROGRAM, arguments + " --json");
+  INFO(ran.err);
+  REQUIRE(ran.status == status);
+  return json::parse(ran.out);
+}
+
+}  // namespace
+
+TEST_CASE("the question of a new user is answered by one command", "[unit][cli]") {
+  const json j = answer(new_user);
+  CHECK(j["steps"] == 238419);  // 1e12 / (512 x 8192), rounded up
+  CHECK(j["money"].get<double>() == Approx(16.0 * 2.5 * j["wall_s"].get<double>() / 3600.0));
+  double parts = 0.0;
+  for (const auto& [cause, seconds] : j["time"].items()) parts += seconds.get<double>();
+  CHECK(parts == Approx(j["wall_s"].get<double>()));
+  CHECK(j["ettr"].get<double>() == Approx(j["work_s"].get<double>() / j["wall_s"].get<double>()));
+  CHECK(j["effective_mfu"].get<double>() == Approx(j["mfu"].get<double>() * j["ettr"].get<double>()));
+  CHECK(j["energy"]["run_j"].get<double>() > 0.0);
+  CHECK(j["assumed"].size() == 2);
+  CHECK(j["reliability"]["restart"]["basis"] == "assumed");
+}
+
+TEST_CASE("every figure of a forecast is explained, and unverified ones say so", "[unit][cli]") {
+  const Ran ran = run(ORRERY_PROGRAM, new_user + "--reliability rsc-1 --explain");
+  REQUIRE(ran.status == 0);
+  for (const char* text :
+       {"steps = 238,419", "time between failures = ", "best interval = ", "save every = ", "lost work = ", "ETTR = ",
+        "money = ", "energy = ", "unverified: Kokolis", "Unverified in rsc-1: node failures, job failures."}) {
+    CAPTURE(text);
+    CHECK(ran.out.find(text) != std::string::npos);
+  }
+}
+
+TEST_CASE("the same seed gives the same bytes", "[unit][cli]") {
+  const Ran first = run(ORRERY_PROGRAM, new_user + "--seed 7 --json");
+  CHECK(first.out == run(ORRERY_PROGRAM, new_user + "--seed 7 --json").out);
+  CHECK(first.out != run(ORRERY_PROGRAM, new_user + "--seed 8 --json").out);
+}
+
+TEST_CASE("a budget buys what costs as much, within a step", "[unit][cli]") {
+  const json bought = answer("forecast --model llama-3-8b --cluster dgx-h100 --gpus 16 --price 2.50 --budget '$50k'");
+  CHECK(bought["money"].get<double>() == Approx(50000.0).epsilon(1e-4));
+  CHECK(bought["money"].get<double>() <= 50000.0 * (1.0 + 1e-6));
+}
+
+TEST_CASE("--by finds the least number of GPUs that ends in time", "[unit][cli]") {
+  const json j = answer("forecast llama-3-70b-8-dgx-h100 --tokens 200B --from 2027-01-01 --by 2027-02-01 --runs 0");
+  CHECK(j["in_time"] == true);
+  const double month = 31.0 * 86400.0;
+  CHECK(j["wall_s"].get<double>() <= month);
+  for (const json& other : j["other_sizes"]) {
+    if (other["gpus"] < j["gpus"]) CHECK(other["wall_s"].get<double>() > month);
+  }
+  // No number of replicas of a batch of 128 does it in a day.
+  CHECK(answer("forecast llama-3-70b-8-dgx-h100 --tokens 1T --from 2027-01-01 --by 2027-01-02 --runs 0",
+               1)["in_time"] == false);
+}
+
+TEST_CASE("a run that never ends is answered by no, with the number that would help", "[unit][cli]") {
+  std::ofstream("never.toml") << "schema = 1\n[reliability]\nname = \"never\"\nnode_failures_per_1000_node_days = 1e8\n"
+                                 "detect = \"1 s\"\nqueue = \"0 s\"\nrestart = \"1 min\"\n"
+                                 "storage_rate_per_node = \"10 MB/s\"\n[reliability.source]\n"
+                                 "node_failures_per_1000_node_days = \"s\"\ndetect = \"s\"\nqueue = \"s\"\n"
+                                 "restart = \"s\"\nstorage_rate_per_node = \"s\"\n";
+  const Ran ran = run(ORRERY_PROGRAM, new_user + "--reliability never.toml");
+  CHECK(ran.status == 1);
+  CHECK(ran.out.find("This run never ends") != std::string::npos);
+  CHECK(ran.out.find("Half of the") != std::string::npos);
+  const json j = answer(new_user + "--reliability never.toml", 1);
+  CHECK(j["wall_s"].is_null());
+  CHECK(j["mean_needed_s"].get<double>() > 1.0);
+}
+
+TEST_CASE("unknown figures are named and nothing stands in for them", "[unit][cli]") {
+  std::ofstream("open.toml") << "schema = 1\n[reliability]\nname = \"open\"\nnode_failures_per_1000_node_days = 5\n"
+                                "[reliability.source]\nnode_failures_per_1000_node_days = \"s\"\n";
+  const json j = answer(new_user + "--reliability open.toml");
+  CHECK(j["unknown"] == json({"detect", "queue", "restart", "storage_rate_per_node"}));
+  CHECK(j["wall_s"].is_null());
+  CHECK(j["ettr"].is_null());
+}
+
+TEST_CASE("lines of a forecast fit 80 columns, and its picture is drawn", "[unit][cli]") {
+  const Ran ran = run(ORRERY_PROGRAM, new_user + "--explain --svg forecast.svg");
+  REQUIRE(ran.status == 0);
+  std::istringstream lines(ran.out);
+  for (std::string line; std::getline(lines, line);) {
+    CAPTURE(line);
+    CHECK(line.size() <= 100);  // bytes; sources have words longer than 80 characters at most
+  }
+  std::ifstream svg("forecast.svg");
+  const std::string text{std::istreambuf_iterator<char>(svg), {}};
+  for (const char* title : {"One simulated run", "Simulated runs by their time", "Cost against GPUs"}) {
+    CAPTURE(title);
+    CHECK(text.find(title) != std::string::npos);
+  }
+}
