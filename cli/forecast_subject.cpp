@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cli/interrupt.hpp"
+#include "cli/memory_margin.hpp"
 #include "cli/plan_source.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
@@ -16,6 +17,7 @@
 #include "core/spec/model_level.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "framework/search_space.hpp"
 #include "planner/describe.hpp"
 #include "planner/resolve.hpp"
 #include "planner/search.hpp"
@@ -49,10 +51,14 @@ Workload workload_of(const SearchWish& wish, const ModelSpec& model, std::vector
   return w;
 }
 
-/// The fastest plan that fits on the run's cluster; empty where none does.
-std::optional<PlannedRun> best_plan(PlannedRun run, const Calibration& calibration, std::string& claim) {
+/// The plan that `orrery plan` answers with; empty where none fits.
+std::optional<PlannedRun> best_plan(PlannedRun run, const CalibrationChoice& prices, std::string& claim) {
+  const Calibration& calibration = prices.calibration;
+  Diagnostics d;
   SearchOptions options;
-  options.limits = basic_limits();
+  options.limits = search_space_of({}, prices.software.name, run.model, run.workload, d).limits;
+  options.headroom = margin_of("auto", *run.cluster, calibration, d);
+  require_none(d);
   options.top = 1;
   options.simulate = false;
   options.cancel = &interrupted();
@@ -107,7 +113,7 @@ ForecastSubject searched_subject(const CommonFlags& flags, const std::string& cl
   require_none(d);
   const CalibrationChoice calibration = calibration_of(flags, library, *run.cluster, run.workload.precision);
   std::string claim;
-  std::optional<PlannedRun> best = best_plan(std::move(run), calibration.calibration, claim);
+  std::optional<PlannedRun> best = best_plan(std::move(run), calibration, claim);
   if (!best) {
     refuse("forecast.no-plan", fmt::format("no plan of {} fits on this cluster", *flags.model),
            {"orrery plan with the same model and cluster says what would fit."});
@@ -137,7 +143,7 @@ std::optional<ForecastSubject> resized_subject(const ForecastSubject& base, std:
     set_size(run.plan.mesh, Axis::data, static_cast<std::uint32_t>(gpus / per_replica));
     run.plan.placement.clear();
   } else {
-    std::optional<PlannedRun> best = best_plan(std::move(run), calibration.calibration, claim);
+    std::optional<PlannedRun> best = best_plan(std::move(run), calibration, claim);
     if (!best) return std::nullopt;
     run = std::move(*best);
   }
