@@ -57,6 +57,7 @@ void build_patch_embedding(State& c) {
   if (drop) f.compute(dropout, {update(c.hidden), write(mask)});
 
   BlockBuilder b(c, "embedding.backward", Pass::weight_gradient, Section::model);
+  if (c.bare_embedding) b.enter_after_tail(receive_lane(TransferLane::backward_receive));
   if (drop) {
     dropout.kind = KernelKind::dropout_backward;
     dropout.pass = Pass::input_gradient;

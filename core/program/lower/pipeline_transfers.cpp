@@ -170,12 +170,14 @@ std::string before(const State& s) {
   return {};
 }
 
-/// Chunks whose messages go to the same rank share their blocks.
+/// Chunks whose messages go to the same rank share their blocks, but for those without modules: these send on what they
+/// have received.
 void build_transfers(State& s, Stage& stage) {
   const std::uint32_t i = stage.number;
   struct Built {
     Phase phase;
     std::uint32_t peer;
+    bool passes_on;
     BlockId block;
   };
   std::vector<Built> built;
@@ -183,23 +185,28 @@ void build_transfers(State& s, Stage& stage) {
     const std::uint32_t peer = s.map.rank(there, s.map.pipe(static_cast<std::uint32_t>(&chunk - stage.chunks.data())));
     if (peer == i) return;
     BlockId& block = chunk.transfers[message_index(phase)];
-    const auto same =
-        std::find_if(built.begin(), built.end(), [&](const Built& b) { return b.phase == phase && b.peer == peer; });
+    const bool hidden = phase == Phase::receive_hidden || phase == Phase::send_hidden;
+    const bool send = phase == Phase::send_hidden || phase == Phase::send_gradient;
+    const bool passes_on = send && !chunk.embedding && chunk.layers == 0 && !chunk.head;
+    const auto same = std::find_if(built.begin(), built.end(), [&](const Built& b) {
+      return b.phase == phase && b.peer == peer && b.passes_on == passes_on;
+    });
     if (same != built.end()) {
       block = same->block;
       return;
     }
-    const bool hidden = phase == Phase::receive_hidden || phase == Phase::send_hidden;
-    const bool send = phase == Phase::send_hidden || phase == Phase::send_gradient;
     const bool another = std::any_of(built.begin(), built.end(), [&](const Built& b) { return b.phase == phase; });
     BlockBuilder b(s,
                    std::string(send ? "send." : "receive.") + (hidden ? "hidden.stage" : "gradient.stage") +
                        std::to_string(i) + (another ? ".rank" + std::to_string(peer) : ""),
                    hidden ? Pass::forward : Pass::input_gradient, Section::transfers, i);
     const BufferId what = hidden ? s.hidden : s.hidden_gradient;
+    if (passes_on) {
+      b.after_tail(receive_lane(hidden ? TransferLane::forward_receive : TransferLane::backward_receive));
+    }
     b.transfer(send, s.pipeline_group, Peer{peer}, hidden ? 0 : 1, send ? read(what) : write(what));
     block = b.finish(s);
-    built.push_back({phase, peer, block});
+    built.push_back({phase, peer, passes_on, block});
   };
   for (std::uint32_t c = 0; c < stage.own_chunks; ++c) {
     const std::uint32_t here = s.map.stage(i, c);

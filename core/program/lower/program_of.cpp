@@ -78,15 +78,15 @@ class ReceivesAhead {
 
   /// `whole` is the action's chunk, or the chunk that it is part of.
   std::uint32_t see(const Action& a, std::uint32_t whole) {
-    if (is_message(a.phase)) {
-      const bool hidden = a.phase == Phase::receive_hidden;
-      if (!hidden && a.phase != Phase::receive_gradient) return 0;
-      Direction& d = directions_[hidden ? 0 : 1];
+    if (a.phase == Phase::receive_hidden || a.phase == Phase::receive_gradient) {
+      Direction& d = directions_[a.phase == Phase::receive_hidden ? 0 : 1];
       d.place[whole * std::size_t{microbatches_} + a.microbatch] = ++d.issued;
       return 0;
     }
-    if (!is_forward(a.phase) && !takes_gradient(a.phase)) return 0;
-    Direction& d = directions_[is_forward(a.phase) ? 0 : 1];
+    // A chunk without modules sends on what it receives.
+    const bool up = is_forward(a.phase) || a.phase == Phase::send_hidden;
+    if (!up && !takes_gradient(a.phase) && a.phase != Phase::send_gradient) return 0;
+    Direction& d = directions_[up ? 0 : 1];
     d.needed = std::max(d.needed, d.place[whole * std::size_t{microbatches_} + a.microbatch]);
     return d.issued - d.needed;
   }
@@ -216,7 +216,7 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
     if (chunk.embedding) run(blocks.embedding, 0);
     return;
   }
-  if (is_forward(a.phase) && state.copying && state.weights_on_host[whole.low_layer] && chunk.layers > 0 &&
+  if (is_forward(a.phase) && state.copying && chunk.layers > 0 && state.weights_on_host[whole.low_layer] &&
       chunk.low_layer == whole.low_layer) {
     run(state.copying->first_weights[state.kind_of(whole.low_layer).weights], whole.low_layer);
   }
