@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "core/program/lower/state.hpp"
@@ -72,15 +73,20 @@ bool takes_gradient(Phase p) { return is_backward(p) || p == Phase::weight; }
 /// its own and those of earlier passes.
 class ReceivesAhead {
  public:
-  ReceivesAhead(std::size_t chunks, std::uint32_t microbatches) : microbatches_(microbatches) {
-    for (Direction& d : directions_) d.place.resize(chunks * microbatches);
+  ReceivesAhead(const StageMap& map, const Stage& stage, std::uint32_t microbatches)
+      : map_(map), stage_(stage), microbatches_(microbatches) {
+    for (Direction& d : directions_) d.place.resize(std::size_t{stage.own_chunks} * microbatches);
   }
 
   /// `whole` is the action's chunk, or the chunk that it is part of.
   std::uint32_t see(const Action& a, std::uint32_t whole) {
     if (a.phase == Phase::receive_hidden || a.phase == Phase::receive_gradient) {
-      Direction& d = directions_[a.phase == Phase::receive_hidden ? 0 : 1];
-      d.place[whole * std::size_t{microbatches_} + a.microbatch] = ++d.issued;
+      const bool hidden = a.phase == Phase::receive_hidden;
+      Direction& d = directions_[hidden ? 0 : 1];
+      ++d.issued;
+      for (std::optional<std::uint32_t> taker = whole; taker; taker = behind(*taker, hidden)) {
+        d.place[*taker * std::size_t{microbatches_} + a.microbatch] = d.issued;
+      }
       return 0;
     }
     // A chunk without modules sends on what it receives.
@@ -92,12 +98,23 @@ class ReceivesAhead {
   }
 
  private:
+  /// The chunk of this rank that takes what one without layers has received.
+  [[nodiscard]] std::optional<std::uint32_t> behind(std::uint32_t chunk, bool up) const {
+    const std::uint32_t here = map_.stage(stage_.number, chunk), pipe = map_.pipe(chunk);
+    if (stage_.chunks[chunk].layers > 0 || (up ? here + 1 == map_.stages() : here == 0)) return std::nullopt;
+    const std::uint32_t next = up ? here + 1 : here - 1;
+    if (map_.rank(next, pipe) != stage_.number) return std::nullopt;
+    return map_.chunk(next, pipe);
+  }
+
   struct Direction {
     std::vector<std::uint32_t> place;  ///< place of a pass's message among all, from 1; 0: not received, or from this
                                        ///< rank
     std::uint32_t issued = 0;
     std::uint32_t needed = 0;
   };
+  const StageMap& map_;
+  const Stage& stage_;
   std::uint32_t microbatches_;
   std::array<Direction, 2> directions_;  ///< hidden states, gradients
 };
@@ -124,7 +141,7 @@ class StageSlots {
     for (const Action& a : actions) count += pattern(a).slots.count;
     std::vector<Slot> slots;
     slots.reserve(count);
-    ReceivesAhead receives(stage_.own_chunks, state_.program.microbatches);
+    ReceivesAhead receives(state_.map, stage_, state_.program.microbatches);
     for (const Action& a : actions) {
       const Pattern& p = pattern(a);
       const std::uint32_t ahead = receives.see(a, p.whole);

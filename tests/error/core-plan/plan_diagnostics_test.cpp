@@ -86,8 +86,8 @@ TEST_CASE("Every code of the plan rules has a test and stands in docs/diagnostic
   const std::string orders =
       text_of(source / "core/plan/order_check.cpp") + text_of(source / "core/plan/compute_order.cpp");
   // These are tested below, in memory: a file cannot state them, because its numbers are refused first.
-  std::set<std::string> tested = {"plan.size",        "plan.mesh-size",  "plan.microbatch-size",
-                                  "plan.zero-stage", "plan.prefetch"};
+  std::set<std::string> tested = {"plan.size", "plan.mesh-size", "plan.microbatch-size", "plan.zero-stage",
+                                  "plan.prefetch"};
   for (const std::string& name : cases()) {
     const Diagnostics found = read(name);
     for (const Diagnostic& d : found.list()) tested.insert(d.code);

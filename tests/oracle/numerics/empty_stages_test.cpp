@@ -1,5 +1,5 @@
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <string>
 
 #include "core/plan/plan_check.hpp"
@@ -75,6 +75,8 @@ TEST_CASE("Plans with stages without layers compute what a single device compute
     kinds["ZeRO-3"] = several && p.zero_stage == 3 && p.reshard_after_forward;
     kinds["ZeRO-3, weights kept"] = several && p.zero_stage == 3 && !p.reshard_after_forward;
     kinds["schedule " + std::string(name_of(p.schedule))] = true;
+    const bool on_v = stage_map(p).placement == StagePlacement::v;
+    kinds["nothing on the way down a V"] = turn == 3 && on_v;
     kinds["nothing, lanes side by side"] = turn == 3 && sweep_options(seed).concurrent_lanes;
     kinds["tied"] = run.model.tied_embeddings && (first || last);
     kinds["untied"] = !run.model.tied_embeddings;

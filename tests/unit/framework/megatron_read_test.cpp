@@ -145,8 +145,9 @@ TEST_CASE("Ranks with other experts are tensor ranks first, then context ranks, 
         sizes);
   };
   const auto sizes = [](int tensor, int context, int experts, int cut) {
-    return "  --tensor-model-parallel-size: " + std::to_string(tensor) + "\n  --context-parallel-size: " +
-           std::to_string(context) + "\n  --expert-model-parallel-size: " + std::to_string(experts) +
+    return "  --tensor-model-parallel-size: " + std::to_string(tensor) +
+           "\n  --context-parallel-size: " + std::to_string(context) +
+           "\n  --expert-model-parallel-size: " + std::to_string(experts) +
            "\n  --expert-tensor-parallel-size: " + std::to_string(cut) + "\n";
   };
   struct Case {
@@ -154,10 +155,11 @@ TEST_CASE("Ranks with other experts are tensor ranks first, then context ranks, 
     ExpertFolding folding;
     std::uint32_t expert;
   };
-  for (const Case& c : {Case{2, 1, 2, 1, ExpertFolding::tensor, 1}, Case{2, 2, 4, 1, ExpertFolding::context_and_tensor, 1},
-                        Case{2, 2, 8, 1, ExpertFolding::context_and_tensor, 2},
-                        Case{2, 2, 2, 2, ExpertFolding::context, 1}, Case{1, 2, 4, 1, ExpertFolding::context, 2},
-                        Case{2, 2, 2, 1, ExpertFolding::tensor, 1}, Case{2, 1, 4, 2, ExpertFolding::none, 4}}) {
+  for (const Case& c :
+       {Case{2, 1, 2, 1, ExpertFolding::tensor, 1}, Case{2, 2, 4, 1, ExpertFolding::context_and_tensor, 1},
+        Case{2, 2, 8, 1, ExpertFolding::context_and_tensor, 2}, Case{2, 2, 2, 2, ExpertFolding::context, 1},
+        Case{1, 2, 4, 1, ExpertFolding::context, 2}, Case{2, 2, 2, 1, ExpertFolding::tensor, 1},
+        Case{2, 1, 4, 2, ExpertFolding::none, 4}}) {
     const Launched l = with(sizes(c.tensor, c.context, c.experts, c.cut));
     CAPTURE(c.tensor, c.context, c.experts, c.cut);
     INFO(render(l.diagnostics));
