@@ -145,7 +145,7 @@ bool PricedPlans::may_be_raised_below(const Candidate& c, const Appraisal& none,
     // With all layers recomputed but one, a stage may hold less.
     if (c.raised != Raised::recomputed_layers || none.peak <= room) return false;
     const double layer = static_cast<double>(none.peak - std::min(all.what.peak, none.peak)) /
-                         static_cast<double>(all.what.plan.stage_layers->front());
+                         std::max<double>(1, all.what.plan.stage_layers->front());
     if (static_cast<double>(all.what.peak - room) > layer) return false;
   }
   if (for_memory || none.peak <= room || all.what.peak >= none.peak) return true;

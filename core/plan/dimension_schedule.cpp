@@ -90,7 +90,7 @@ std::uint64_t has_stages(const PlannedRun& run) { return run.plan.stage_layers ?
 void drop_stages(PlannedRun& run) { run.plan.stage_layers.reset(); }
 void read_stages(const Dimension& d, TomlTable& table, const std::filesystem::path&, PlannedRun& run) {
   if (table.read_auto(d.word()) || !table.has(d.word())) return;
-  table.read(d.word(), run.plan.stage_layers.emplace(), {1, size_limit}, size_limit);
+  table.read(d.word(), run.plan.stage_layers.emplace(), {0, size_limit}, size_limit);
 }
 void write_stages(const Dimension& d, TomlWriter& out, const PlannedRun& run) {
   const auto& layers = run.plan.stage_layers;

@@ -295,15 +295,16 @@ void check_stages(const CheckContext& c) {
                                p * c.plan.chunks, counted(stages.size(), "entry", "entries"))});
     return;
   }
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    sum += stages[i];
-    if (stages[i] == 0) {
-      c.error("plan.stage_layers", "stage-empty", fmt::format("pipeline stage {} has no layers", i),
-              {"Every stage needs at least one layer."});
-      return;
-    }
+  const bool ahead =
+      c.plan.zero_stage == 3 && c.plan.reshard_after_forward && c.plan.prefetch > 0 && !shard_axes_of(c.plan).empty();
+  if (ahead && p > 1 && (stages.front() == 0 || stages.back() == 0)) {
+    c.error("plan.prefetch", "stage-prefetch", "weights cannot be gathered ahead without a layer beside them",
+            {fmt::format("The {} stage has no layer; its {} gathers the layer next to it ahead.",
+                         stages.front() == 0 ? "first" : "last", stages.front() == 0 ? "embedding" : "head"),
+             "Set prefetch to 0, or give the stage a layer."});
+    return;
   }
+  const std::uint64_t sum = std::accumulate(stages.begin(), stages.end(), std::uint64_t{0});
   if (sum != layers) {
     c.error("plan.stage_layers", "stage-sum", "stage_layers does not sum to the model's layers",
             {fmt::format("The entries sum to {}; the model has {}.", sum, counted(layers, "layer")),

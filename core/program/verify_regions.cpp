@@ -96,6 +96,27 @@ AxisBits Regions::partial_of(const OpRun& run, const View& v) {
   return partial;
 }
 
+void Regions::copy_partials(const OpRun& run, const View& from, const View& to) {
+  const std::uint64_t begin = low(from), end = begin + from.count;
+  std::vector<Region> parts;
+  bool alike = true;
+  for (const Region& r : of(run, from)) {
+    if (!touches(r, from)) continue;
+    parts.push_back(r);
+    alike = alike && r.partial == parts.front().partial;
+  }
+  if (alike) return;
+  auto& list = of(run, to);
+  const Region whole = list.back();  // as put() left it
+  list.pop_back();
+  for (const Region& r : parts) {
+    Region& copy = list.emplace_back(whole);
+    copy.low = whole.low + std::max(r.low, begin) - begin;
+    copy.high = whole.low + std::min(r.high, end) - begin;
+    copy.partial = r.partial;
+  }
+}
+
 void Regions::put(const OpRun& run, const View& v, AxisBits partial, std::uint64_t content, const Blocks& blocks,
                   const Attended& attended, std::uint64_t origin) {
   auto& list = of(run, v);

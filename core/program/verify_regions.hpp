@@ -122,6 +122,8 @@ class Regions {
   /// The content whose elements the view has.
   [[nodiscard]] std::uint64_t origin(const OpRun&, const View&);
   [[nodiscard]] AxisBits partial_of(const OpRun&, const View&);
+  /// Where parts of what was copied are other sums, they stay so; after put().
+  void copy_partials(const OpRun&, const View& from, const View& to);
   /// Records that the current op writes the view.
   void put(const OpRun&, const View&, AxisBits partial, std::uint64_t content, const Blocks& blocks = {},
            const Attended& attended = {}, std::uint64_t origin = 0);

@@ -414,6 +414,7 @@ class Values {
       const View& from = view(run, i);
       regions_.put(run, view(run, i + 1), regions_.partial_of(run, from), regions_.content(run, from),
                    blocks_of(regions_, run, from), attended_of(regions_, run, from), regions_.origin(run, from));
+      regions_.copy_partials(run, from, view(run, i + 1));
     }
   }
   void perform(const OpRun&, const Alloc&) {}

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "core/plan/plan_names.hpp"
 #include "framework/accelerate/parts.hpp"
 #include "framework/deepspeed/keys.hpp"
 
@@ -40,15 +39,7 @@ void read_accelerate_megatron(LaunchReading& r, LaunchSizes& sizes) {
     r.refuse(p + "use_precision_aware_optimizer", "optimizer states of types of their own are left open", "32 bits");
   if (r.value(p + "decoder_last_pipeline_num_layers") != nullptr)
     r.refuse(p + "decoder_last_pipeline_num_layers", "a last stage of its own size is not read here", "even stages");
-  const auto et = size("expert_tensor_parallel_size");
-  const bool whole = et && et->value == 1 && sizes.tensor.value > 1;
-  const auto laid = expert_ranks(sizes.expert.value, whole ? sizes.tensor.value : 1, sizes.context.value);
-  if (et && et->value != sizes.tensor.value && !(whole && laid)) {
-    r.refuse(et->from, "tensor ranks of experts alone are not in plans", "those of the layers");
-  } else if (laid && laid->folding != ExpertFolding::none) {
-    r.set(whole ? et->from : sizes.expert.from, "plan.expert_folding", fmt::format("\"{}\"", name_of(laid->folding)));
-    sizes.expert.value = laid->expert;
-  }
+  lay_out_experts(r, sizes, size("expert_tensor_parallel_size"));
   if (r.value(p + "num_layers_per_virtual_pipeline_stage") != nullptr)
     r.refuse(p + "num_layers_per_virtual_pipeline_stage", "virtual stages are not read here", "one stage on a rank");
   const auto real = [&](const char* name, const char* plan_key) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/plan/plan_check.hpp"
+#include "core/plan/plan_names.hpp"
 
 namespace orrery {
 namespace {
@@ -188,6 +189,19 @@ std::optional<ExpertRanks> expert_ranks(std::uint64_t ranks, std::uint64_t tenso
   if (over_context && ranks % context != 0) return std::nullopt;
   const auto folding = static_cast<ExpertFolding>((over_context ? 1 : 0) + (tensor > 1 ? 2 : 0));
   return ExpertRanks{over_context ? ranks / context : ranks, folding};
+}
+
+void lay_out_experts(LaunchReading& r, LaunchSizes& sizes, const std::optional<LaunchSizes::Size>& cut) {
+  const bool whole = cut && cut->value == 1 && sizes.tensor.value > 1;
+  const auto laid = expert_ranks(sizes.expert.value, whole ? sizes.tensor.value : 1, sizes.context.value);
+  if (cut && cut->value == sizes.tensor.value) r.take(cut->from, "as tensor parallelism");
+  if (cut && cut->value != sizes.tensor.value && !(whole && laid)) {
+    r.refuse(cut->from, "experts cut by some tensor ranks, or on a part of them, are not in plans",
+             "experts cut as other weights are");
+  } else if (laid && laid->folding != ExpertFolding::none) {
+    r.set(whole ? cut->from : sizes.expert.from, "plan.expert_folding", fmt::format("\"{}\"", name_of(laid->folding)));
+    sizes.expert.value = laid->expert;
+  }
 }
 
 std::optional<std::uint64_t> laid_out_expert_ranks(const Plan& plan) {

@@ -43,6 +43,9 @@ struct ExpertRanks {
 /// `tensor` is 1 where tensor ranks cut experts as they cut other layers. Empty where only a part of an axis would hold
 /// other experts.
 [[nodiscard]] std::optional<ExpertRanks> expert_ranks(std::uint64_t ranks, std::uint64_t tensor, std::uint64_t context);
+/// Lays ranks out like this where a file has Megatron-LM's sizes: sizes.expert is their number, and `cut` how many
+/// tensor ranks cut an expert, where the file says so.
+void lay_out_experts(LaunchReading&, LaunchSizes&, const std::optional<LaunchSizes::Size>& cut);
 /// The number of these ranks in a plan, of which such a layout is known; empty where it leaves out context ranks.
 [[nodiscard]] std::optional<std::uint64_t> laid_out_expert_ranks(const Plan&);
 

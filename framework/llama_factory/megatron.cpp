@@ -113,13 +113,8 @@ void read_llama_factory_megatron(LaunchReading& r, LaunchSizes& sizes) {
     r.assume("plan.overlap_gradients", bridge ? "true" : "false", "the default of overlap_grad_reduce");
   read_schedule(r);
   read_recomputation(r);
-  if (const auto n = r.whole("expert_tensor_parallel_size", 1)) {
-    if (*n == sizes.tensor.value)
-      r.take("expert_tensor_parallel_size", "as tensor parallelism");
-    else
-      r.refuse("expert_tensor_parallel_size", "experts with a tensor parallelism of their own are not in plans",
-               "that of the other weights");
-  }
+  const auto cut = r.whole("expert_tensor_parallel_size", 1);
+  lay_out_experts(r, sizes, cut ? std::optional(LaunchSizes::Size{*cut, "expert_tensor_parallel_size"}) : std::nullopt);
   if (const auto text = r.text("extra_config"); text && !text->empty()) {
     r.refuse("extra_config", "keys that pass through to Megatron are not read here", "its defaults");
   }

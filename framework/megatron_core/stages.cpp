@@ -95,7 +95,7 @@ class Stages {
       const std::string& stage = (*stages)[s];
       layers.push_back(static_cast<std::uint64_t>(std::count(stage.begin(), stage.end(), 't')));
       // The embedding is in the first stage, what comes behind the layers in the last.
-      pure = pure && layers.back() > 0 && (s == 0 || stage.find('E') == std::string::npos) &&
+      pure = pure && (s == 0 || stage.find('E') == std::string::npos) &&
              (s + 1 == stages->size() || stage.find_first_of("mL") == std::string::npos);
     }
     const std::uint64_t sum = std::accumulate(layers.begin(), layers.end(), std::uint64_t{0});
@@ -106,12 +106,6 @@ class Stages {
     chunks_ = stages->size() / p_;
     from_ = flag;
     if (stages->size() > layers_) return f_.error(flag, "the layout has more stages than the model has layers");
-    // An empty stage gets a layer of its fuller neighbours' side.
-    for (std::size_t s = 0; s < layers.size(); ++s) {
-      if (layers[s] > 0) continue;
-      ++layers[s];
-      --*std::max_element(layers.begin(), layers.end());
-    }
     if (p_ == 1) {  // chunks on one rank follow each other as one
       chunks_ = 1;
       return f_.take(flag, "one stage");
@@ -120,7 +114,7 @@ class Stages {
     const std::string list = fmt::format("[{}]", fmt::join(layers, ", "));
     f_.set(flag, "plan.stage_layers", list);
     if (!pure)
-      f_.refuse(flag, "a stage here begins with the embedding or holds layers, and the last one has the head",
+      f_.refuse(flag, "the first stage has the embedding here, and the last one prediction modules and the head",
                 "stage_layers = " + list);
   }
 
@@ -216,11 +210,6 @@ class Stages {
         const std::uint64_t of = rank == 0 && first ? *first : rank + 1 == p_ && last ? *last : middle;
         layers.push_back(of / chunks_);
       }
-    }
-    if (*std::min_element(layers.begin(), layers.end()) == 0) {
-      f_.refuse(from_.empty() ? "--account-for-embedding-in-pipeline-split" : from_, "a stage has no layer",
-                "stages that are as even as they can be");
-      return;
     }
     result_ = layers;
     const std::string list = fmt::format("[{}]", fmt::join(layers, ", "));

@@ -43,6 +43,17 @@ void schedule(FlagWriter& w) {
            {"Its schedule with one chunk per stage is 1F1B.", "Set schedule to 1f1b."});
 }
 
+void layout(FlagWriter& w) {
+  const std::vector<std::uint32_t>& layers = *w.plan().stage_layers;
+  std::string text = "E";
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (i > 0) text += "|";
+    if (layers[i] > 0) text += fmt::format("t*{}", layers[i]);
+  }
+  if (w.model().prediction_modules > 0) text += fmt::format("m*{}", w.model().prediction_modules);
+  w.flag("--pipeline-model-parallel-layout", text + "L");
+}
+
 void stages(FlagWriter& w) {
   const std::uint32_t p = w.size(Axis::pipeline);
   if (p == 1) return;
@@ -51,16 +62,15 @@ void stages(FlagWriter& w) {
   const bool even = std::equal(layers.begin() + 1, layers.end(), layers.begin());
   if (plan.chunks > 1 && even) return w.flag("--num-virtual-stages-per-pipeline-rank", plan.chunks);
   if (even) return;
+  const bool bare = std::find(layers.begin(), layers.end(), 0U) != layers.end();  // only a layout says so
+  if (bare) return layout(w);
   if (plan.chunks == 1 && p == 2) return w.flag("--decoder-first-pipeline-num-layers", layers.front());
   if (plan.chunks == 1 && std::equal(layers.begin() + 2, layers.end() - 1, layers.begin() + 1)) {
     if (layers.front() != layers[1]) w.flag("--decoder-first-pipeline-num-layers", layers.front());
     if (layers.back() != layers[1]) w.flag("--decoder-last-pipeline-num-layers", layers.back());
     return;
   }
-  std::string layout = "E";
-  for (std::size_t i = 0; i < layers.size(); ++i) layout += fmt::format("{}t*{}", i == 0 ? "" : "|", layers[i]);
-  if (w.model().prediction_modules > 0) layout += fmt::format("m*{}", w.model().prediction_modules);
-  w.flag("--pipeline-model-parallel-layout", layout + "L");
+  layout(w);
 }
 
 void context(FlagWriter& w) {

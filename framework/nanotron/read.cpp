@@ -119,7 +119,7 @@ void NanotronReading::pipeline() {
   if (stages == 1) return;
   const auto layers = nanotron_stage_layers(*r_.known_model(), stages);
   if (!layers) {
-    r_.refuse("parallelism.pp", "stages without layers are not in plans", "stages that Orrery balances");
+    r_.refuse("parallelism.pp", "a stage in the middle has nothing", "stages that Orrery balances");
     return;
   }
   std::string list;

@@ -20,7 +20,7 @@ std::optional<std::vector<std::uint32_t>> nanotron_stage_layers(const ModelSpec&
     // The block that goes beyond the share still belongs to the rank.
     if (stage + 1 < out.size() && cost > whole * static_cast<double>(stage + 1) / static_cast<double>(stages)) ++stage;
   }
-  if (std::any_of(out.begin(), out.end(), [](std::uint32_t n) { return n == 0; })) return std::nullopt;
+  if (stages > 1 && out[stages - 2] == 0) return std::nullopt;  // the last may have the head alone
   return out;
 }
 

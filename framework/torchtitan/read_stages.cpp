@@ -157,14 +157,10 @@ void TitanReading::stages() {
     return;
   }
   if (chunks > 1) r_.assume("plan.chunks", std::to_string(chunks), "stages on each rank");
-  const bool whole = stage_layers_ &&
-                     std::none_of(stage_layers_->begin(), stage_layers_->end(), [](std::uint32_t n) { return n == 0; });
-  if (!whole) {
-    if (listed || has(first_key) || has(last_key)) {
-      const std::string_view at = listed ? from : has(first_key) ? first_key : last_key;
-      r_.refuse(at, "stages without layers are not in plans", "stages that Orrery balances");
+  if (!stage_layers_) {
+    if (has(first_key) || has(last_key)) {
+      r_.error(has(first_key) ? first_key : last_key, "embedding or head count for more layers than a stage has", {});
     }
-    stage_layers_.reset();
   } else if (listed) {
     r_.set(from, "plan.stage_layers", toml_list(*stage_layers_));
   } else {

@@ -13,11 +13,11 @@ std::optional<std::vector<std::uint32_t>> titan_stage_layers(std::uint64_t layer
   if (stages == 1) return std::vector<std::uint32_t>{static_cast<std::uint32_t>(layers)};
   const std::uint64_t weight = layers + first + last;
   const std::uint64_t share = weight / stages, left = weight % stages;
+  if (first > share || last > share) return std::nullopt;
   std::vector<std::uint32_t> out;
   for (std::uint64_t i = 0; i < stages; ++i) {
-    std::uint64_t n = share + (i < left ? 1 : 0);
+    const std::uint64_t n = share + (i < left ? 1 : 0);
     const std::uint64_t other = i == 0 ? first : i + 1 == stages ? last : 0;
-    if (n <= other) return std::nullopt;
     out.push_back(static_cast<std::uint32_t>(n - other));
   }
   return out;

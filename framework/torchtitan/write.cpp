@@ -129,7 +129,7 @@ class Writer {
       for (std::uint32_t n = 0; n < stages[i]; ++n, ++layer) {
         modules += fmt::format("{}\"layers.{}\"", modules.empty() ? "" : ", ", layer);
       }
-      if (i + 1 == stages.size()) modules += ", \"norm\", \"output\"";
+      if (i + 1 == stages.size()) modules += fmt::format("{}\"norm\", \"output\"", modules.empty() ? "" : ", ");
       parts += fmt::format("\n  [{}],", modules);
     }
     out_.raw("module_fqns_per_model_part", "[" + parts + "\n]");

@@ -85,7 +85,7 @@ Operand BranchEnds::gathered(BlockBuilder& b, const BranchEnd& end, Operand dy) 
   if (!c_.sequence_parallel) return dy;
   // Nothing before it on the compute lane produces what the next stage sent.
   if (c_.pipeline > 1 && dy.buffer == c_.hidden_gradient) {
-    b.after_tail({LaneKind::transfer, static_cast<std::uint8_t>(TransferLane::backward_receive)});
+    b.after_tail(receive_lane(TransferLane::backward_receive));
   }
   b.seam(Collective::Kind::all_gather, {dy, write(end.whole)});
   return read(end.whole);

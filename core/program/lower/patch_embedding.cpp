@@ -57,6 +57,7 @@ void build_patch_embedding(State& c) {
   if (drop) f.compute(dropout, {update(c.hidden), write(mask)});
 
   BlockBuilder b(c, "embedding.backward", Pass::weight_gradient, Section::model);
+  if (c.bare_embedding) b.enter_after_tail(receive_lane(TransferLane::backward_receive));
   if (drop) {
     dropout.kind = KernelKind::dropout_backward;
     dropout.pass = Pass::input_gradient;
@@ -68,6 +69,7 @@ void build_patch_embedding(State& c) {
   token.pass = Pass::weight_gradient;
   b.compute(token, {read(c.hidden_gradient), gradient_of(c, c.embedding, "class.weight"),
                     gradient_of(c, c.embedding, "patch.bias")});
+  if (c.bare_embedding) b.after_tail(receive_lane(TransferLane::backward_receive));
   if (sp) b.seam(Collective::Kind::all_gather, {read(c.hidden_gradient), write(whole)});
   Kernel weight = c.kernel(KernelKind::gemm, Pass::weight_gradient, width, c.hidden_width, rows);
   weight.options.transpose_a = true;

@@ -170,12 +170,26 @@ std::string before(const State& s) {
   return {};
 }
 
-/// Chunks whose messages go to the same rank share their blocks.
+/// The lanes on which a chunk without layers gets what it sends on, beside compute.
+LaneList lanes_of_bare(const State& s, const Chunk& chunk, bool hidden) {
+  LaneList lanes;
+  if (!chunk.embedding) {
+    lanes.push_back(receive_lane(hidden ? TransferLane::forward_receive : TransferLane::backward_receive));
+  } else {
+    if (s.tensor > 1) lanes.push_back({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
+    if (s.grid) lanes.push_back(collective_lane(s.program, s.row_group));
+  }
+  return lanes;
+}
+
+/// Chunks whose messages go to the same rank share their blocks, but for those without layers: what they send has just
+/// been received, or is the sum of tensor ranks' embeddings.
 void build_transfers(State& s, Stage& stage) {
   const std::uint32_t i = stage.number;
   struct Built {
     Phase phase;
     std::uint32_t peer;
+    bool waits;
     BlockId block;
   };
   std::vector<Built> built;
@@ -183,23 +197,28 @@ void build_transfers(State& s, Stage& stage) {
     const std::uint32_t peer = s.map.rank(there, s.map.pipe(static_cast<std::uint32_t>(&chunk - stage.chunks.data())));
     if (peer == i) return;
     BlockId& block = chunk.transfers[message_index(phase)];
-    const auto same =
-        std::find_if(built.begin(), built.end(), [&](const Built& b) { return b.phase == phase && b.peer == peer; });
+    const bool hidden = phase == Phase::receive_hidden || phase == Phase::send_hidden;
+    const bool send = phase == Phase::send_hidden || phase == Phase::send_gradient;
+    const bool bare = chunk.layers == 0 && !chunk.head && (hidden || !chunk.embedding);
+    const LaneList lanes = send && bare ? lanes_of_bare(s, chunk, hidden) : LaneList();
+    const bool waits = lanes.begin() != lanes.end();
+    const auto same = std::find_if(built.begin(), built.end(), [&](const Built& b) {
+      return b.phase == phase && b.peer == peer && b.waits == waits;
+    });
     if (same != built.end()) {
       block = same->block;
       return;
     }
-    const bool hidden = phase == Phase::receive_hidden || phase == Phase::send_hidden;
-    const bool send = phase == Phase::send_hidden || phase == Phase::send_gradient;
     const bool another = std::any_of(built.begin(), built.end(), [&](const Built& b) { return b.phase == phase; });
     BlockBuilder b(s,
                    std::string(send ? "send." : "receive.") + (hidden ? "hidden.stage" : "gradient.stage") +
                        std::to_string(i) + (another ? ".rank" + std::to_string(peer) : ""),
                    hidden ? Pass::forward : Pass::input_gradient, Section::transfers, i);
     const BufferId what = hidden ? s.hidden : s.hidden_gradient;
+    for (const Lane lane : lanes) b.after_tail(lane);
     b.transfer(send, s.pipeline_group, Peer{peer}, hidden ? 0 : 1, send ? read(what) : write(what));
     block = b.finish(s);
-    built.push_back({phase, peer, block});
+    built.push_back({phase, peer, waits, block});
   };
   for (std::uint32_t c = 0; c < stage.own_chunks; ++c) {
     const std::uint32_t here = s.map.stage(i, c);

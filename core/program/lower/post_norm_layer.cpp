@@ -49,7 +49,6 @@ class PostNormLayer {
     std::uint8_t site;
   };
 
-  static Lane receive_lane(TransferLane lane) { return {LaneKind::transfer, static_cast<std::uint8_t>(lane)}; }
   [[nodiscard]] bool drops() const { return c_.workload.hidden_dropout > 0; }
 
   BufferId stream(std::string name, Role role, DType dtype, bool part) {

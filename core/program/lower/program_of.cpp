@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "core/program/lower/state.hpp"
@@ -72,32 +73,48 @@ bool takes_gradient(Phase p) { return is_backward(p) || p == Phase::weight; }
 /// its own and those of earlier passes.
 class ReceivesAhead {
  public:
-  ReceivesAhead(std::size_t chunks, std::uint32_t microbatches) : microbatches_(microbatches) {
-    for (Direction& d : directions_) d.place.resize(chunks * microbatches);
+  ReceivesAhead(const StageMap& map, const Stage& stage, std::uint32_t microbatches)
+      : map_(map), stage_(stage), microbatches_(microbatches) {
+    for (Direction& d : directions_) d.place.resize(std::size_t{stage.own_chunks} * microbatches);
   }
 
   /// `whole` is the action's chunk, or the chunk that it is part of.
   std::uint32_t see(const Action& a, std::uint32_t whole) {
-    if (is_message(a.phase)) {
+    if (a.phase == Phase::receive_hidden || a.phase == Phase::receive_gradient) {
       const bool hidden = a.phase == Phase::receive_hidden;
-      if (!hidden && a.phase != Phase::receive_gradient) return 0;
       Direction& d = directions_[hidden ? 0 : 1];
-      d.place[whole * std::size_t{microbatches_} + a.microbatch] = ++d.issued;
+      ++d.issued;
+      for (std::optional<std::uint32_t> taker = whole; taker; taker = behind(*taker, hidden)) {
+        d.place[*taker * std::size_t{microbatches_} + a.microbatch] = d.issued;
+      }
       return 0;
     }
-    if (!is_forward(a.phase) && !takes_gradient(a.phase)) return 0;
-    Direction& d = directions_[is_forward(a.phase) ? 0 : 1];
+    // A chunk without modules sends on what it receives.
+    const bool up = is_forward(a.phase) || a.phase == Phase::send_hidden;
+    if (!up && !takes_gradient(a.phase) && a.phase != Phase::send_gradient) return 0;
+    Direction& d = directions_[up ? 0 : 1];
     d.needed = std::max(d.needed, d.place[whole * std::size_t{microbatches_} + a.microbatch]);
     return d.issued - d.needed;
   }
 
  private:
+  /// The chunk of this rank that takes what one without layers has received.
+  [[nodiscard]] std::optional<std::uint32_t> behind(std::uint32_t chunk, bool up) const {
+    const std::uint32_t here = map_.stage(stage_.number, chunk), pipe = map_.pipe(chunk);
+    if (stage_.chunks[chunk].layers > 0 || (up ? here + 1 == map_.stages() : here == 0)) return std::nullopt;
+    const std::uint32_t next = up ? here + 1 : here - 1;
+    if (map_.rank(next, pipe) != stage_.number) return std::nullopt;
+    return map_.chunk(next, pipe);
+  }
+
   struct Direction {
     std::vector<std::uint32_t> place;  ///< place of a pass's message among all, from 1; 0: not received, or from this
                                        ///< rank
     std::uint32_t issued = 0;
     std::uint32_t needed = 0;
   };
+  const StageMap& map_;
+  const Stage& stage_;
   std::uint32_t microbatches_;
   std::array<Direction, 2> directions_;  ///< hidden states, gradients
 };
@@ -124,7 +141,7 @@ class StageSlots {
     for (const Action& a : actions) count += pattern(a).slots.count;
     std::vector<Slot> slots;
     slots.reserve(count);
-    ReceivesAhead receives(stage_.own_chunks, state_.program.microbatches);
+    ReceivesAhead receives(state_.map, stage_, state_.program.microbatches);
     for (const Action& a : actions) {
       const Pattern& p = pattern(a);
       const std::uint32_t ahead = receives.see(a, p.whole);
@@ -216,7 +233,7 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
     if (chunk.embedding) run(blocks.embedding, 0);
     return;
   }
-  if (is_forward(a.phase) && state.copying && state.weights_on_host[whole.low_layer] && chunk.layers > 0 &&
+  if (is_forward(a.phase) && state.copying && chunk.layers > 0 && state.weights_on_host[whole.low_layer] &&
       chunk.low_layer == whole.low_layer) {
     run(state.copying->first_weights[state.kind_of(whole.low_layer).weights], whole.low_layer);
   }

@@ -73,6 +73,8 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
   // Lower bounds on plans take the blocks of one layer while stages are not split yet.
   states_on_host = plan.stage_layers ? last_layers(plan, *plan.offload_states)
                                      : std::vector<bool>(model.layers, plan.offload_states > 0U);
+  bare_embedding = pipeline > 1 && plan.stage_layers && plan.stage_layers->front() == 0;
+  bare_head = pipeline > 1 && plan.stage_layers && plan.stage_layers->back() == 0;
   ends_on_host = plan.offload_states == 8U;
   weights_on_host = plan.stage_layers ? last_layers(plan, *plan.offload_parameters)
                                       : std::vector<bool>(model.layers, plan.offload_parameters > 0U);

@@ -253,6 +253,7 @@ struct State {
   bool ends_on_host;
   std::vector<bool> weights_on_host;      ///< by layer; its states are then, too
   std::vector<bool> activations_on_host;  ///< by layer, between its passes
+  bool bare_embedding, bare_head;         ///< no layer is on the first, or the last, virtual stage
   bool tied_apart;                        ///< the head's rank keeps its own copy of the word table
   std::uint32_t sequences;                ///< of one microbatch
   std::uint64_t positions;                ///< of a sequence on one rank: its length / context
@@ -356,6 +357,9 @@ struct HeadMatrix {
   return s.chunk > 0 && of_layers(table) && segment.offset % s.chunk == 0;
 }
 
+[[nodiscard]] inline Lane receive_lane(TransferLane lane) {
+  return {LaneKind::transfer, static_cast<std::uint8_t>(lane)};
+}
 /// Copies queue by direction: lane 0 to the device, 1 from it, 2 from the disk, 3 to it.
 [[nodiscard]] Lane copy_lane(Tier from, Tier to);
 /// Collectives of a group queue on the lane of its axis, or on the lane of groups over several axes.

@@ -54,6 +54,7 @@ void build_embedding(State& c) {
   if (drop) f.compute(dropout, {update(c.hidden), write(mask)});
 
   BlockBuilder b(c, "embedding.backward", Pass::weight_gradient, Section::model);
+  if (c.bare_embedding) b.enter_after_tail(receive_lane(TransferLane::backward_receive));
   if (drop) {
     dropout.kind = KernelKind::dropout_backward;
     dropout.pass = Pass::input_gradient;
@@ -78,6 +79,7 @@ void build_embedding(State& c) {
     scale.pass = Pass::input_gradient;
     b.compute(scale, {read(gradient), write(gradient)});
   }
+  if (c.bare_embedding) b.after_tail(receive_lane(TransferLane::backward_receive));  // or the next op, without a gather
   if (sp) {
     b.seam(Collective::Kind::all_gather, {read(gradient), write(whole)});
   }

@@ -31,6 +31,7 @@ class Head {
 
   [[nodiscard]] BlockId forward(std::uint32_t prediction) {
     BlockBuilder f(c_, name(prediction) + ".forward", Pass::forward, Section::model);
+    if (c_.bare_head && !further_) f.enter_after_tail(receive_lane(TransferLane::forward_receive));
     if (bert_) head_transform_forward(c_, f, transform_);
     c_.sharding.norm_forward(c_, f, norm(), read(norm_in_), write(norm_out_), write(stats_));
     if (pieces_ > 1) return f.finish(c_);  // the backward block has all that logits are needed for

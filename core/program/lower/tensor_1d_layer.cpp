@@ -49,7 +49,6 @@ class Layer {
     c_.blocks(Phase::backward)[kind].plain = backward.finish(c_);
   }
 
-  static Lane receive_lane(TransferLane lane) { return {LaneKind::transfer, static_cast<std::uint8_t>(lane)}; }
   [[nodiscard]] bool drop_hidden() const { return c_.workload.hidden_dropout > 0; }
   [[nodiscard]] bool scales() const { return c_.model.residual_scale != 1.0; }
   [[nodiscard]] bool gated() const { return is_gated(c_.model.activation); }

@@ -86,8 +86,8 @@ TEST_CASE("Every code of the plan rules has a test and stands in docs/diagnostic
   const std::string orders =
       text_of(source / "core/plan/order_check.cpp") + text_of(source / "core/plan/compute_order.cpp");
   // These are tested below, in memory: a file cannot state them, because its numbers are refused first.
-  std::set<std::string> tested = {"plan.size",        "plan.mesh-size",  "plan.microbatch-size",
-                                  "plan.stage-empty", "plan.zero-stage", "plan.prefetch"};
+  std::set<std::string> tested = {"plan.size", "plan.mesh-size", "plan.microbatch-size", "plan.zero-stage",
+                                  "plan.prefetch"};
   for (const std::string& name : cases()) {
     const Diagnostics found = read(name);
     for (const Diagnostic& d : found.list()) tested.insert(d.code);
@@ -142,11 +142,8 @@ TEST_CASE("Numbers that a file refuses are refused in plans built in memory") {
         "  data is 0; it must be from 1 to 1048576.\n");
   plan.mesh.axes = {{Axis::pipeline, 2}};
   plan.microbatch_size = 0;
-  plan.stage_layers = {2, 0};
   plan.zero_stage = 9;
   CHECK(in_memory(tiny(), small(), plan) ==
-        "error: pipeline stage 1 has no layers [plan.stage-empty]\n"
-        "  Every stage needs at least one layer.\n"
         "error: the microbatch size is out of range [plan.microbatch-size]\n"
         "  microbatch_size is 0; it must be from 1 to 1048576.\n"
         "error: the ZeRO stage is out of range [plan.zero-stage]\n"

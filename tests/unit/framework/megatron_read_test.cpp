@@ -81,12 +81,15 @@ TEST_CASE("Layouts count the layers of stages", "[framework][megatron]") {
   INFO(render(l.diagnostics));
   REQUIRE(l.run);
   CHECK(l.run->run.plan.stage_layers == std::vector<std::uint32_t>{3, 5, 5, 3});
-  // A stage with the head alone is no stage here.
+  // A stage may have the head alone, but not the first layers' stage the head.
   const Launched head = args("  --pipeline-model-parallel-size: 2\n  --pipeline-model-parallel-layout: Et*16|L\n");
   INFO(render(head.diagnostics));
   REQUIRE(head.run);
-  CHECK(head.run->has(Kind::not_expressible));
-  CHECK(head.run->run.plan.stage_layers == std::vector<std::uint32_t>{15, 1});
+  CHECK_FALSE(head.run->has(Kind::not_expressible));
+  CHECK(head.run->run.plan.stage_layers == std::vector<std::uint32_t>{16, 0});
+  const Launched early = args("  --pipeline-model-parallel-size: 2\n  --pipeline-model-parallel-layout: Et*8L|t*8\n");
+  REQUIRE(early.run);
+  CHECK(early.run->has(Kind::not_expressible));
 }
 
 TEST_CASE("Uneven stages give the rest to the others", "[framework][megatron]") {
@@ -101,6 +104,13 @@ TEST_CASE("Uneven stages give the rest to the others", "[framework][megatron]") 
       "  --account-for-embedding-in-pipeline-split: true\n");
   REQUIRE(counted.run);
   CHECK(counted.run->run.plan.stage_layers == std::vector<std::uint32_t>{7, 8});  // 16 with the embedding
+  // Where the loss counts as a layer, and a rank has one, the last has the loss alone.
+  const Launched ends = args(
+      "  --pipeline-model-parallel-size: 4\n  --num-layers: 7\n  --num-layers-per-virtual-pipeline-stage: 2\n"
+      "  --account-for-loss-in-pipeline-split: true\n");
+  INFO(render(ends.diagnostics));
+  REQUIRE(ends.run);
+  CHECK(ends.run->run.plan.stage_layers == std::vector<std::uint32_t>{2, 2, 2, 1});
 }
 
 TEST_CASE("Experts lie on ranks with other sequences, and are cut as the other layers", "[framework][megatron]") {
@@ -120,7 +130,48 @@ TEST_CASE("Experts lie on ranks with other sequences, and are cut as the other l
                                "  --expert-tensor-parallel-size: 1\n");
   INFO(render(narrow.diagnostics));
   REQUIRE(narrow.run);
-  CHECK(narrow.said("MODEL_ARGS.--expert-tensor-parallel-size", Kind::not_expressible));
+  CHECK_FALSE(narrow.run->has(Kind::not_expressible));
+  CHECK(narrow.run->run.plan.expert_folding == ExpertFolding::tensor);
+  CHECK(narrow.run->run.plan.mesh.size(Axis::expert) == 2);  // of 4, tensor ranks are the inner 2
+  CHECK(narrow.run->run.plan.mesh.size(Axis::data) == 2);
+}
+
+TEST_CASE("Ranks with other experts are tensor ranks first, then context ranks, then those with other sequences",
+          "[framework][megatron]") {
+  const auto with = [](const std::string& sizes) {
+    return args(
+        "  --num-experts: 8\n  --disable-bias-linear: true\n  --moe-token-dispatcher-type: alltoall\n"
+        "  --attention-dropout: 0.0\n  --sequence-parallel: true\n" +
+        sizes);
+  };
+  const auto sizes = [](int tensor, int context, int experts, int cut) {
+    return "  --tensor-model-parallel-size: " + std::to_string(tensor) +
+           "\n  --context-parallel-size: " + std::to_string(context) +
+           "\n  --expert-model-parallel-size: " + std::to_string(experts) +
+           "\n  --expert-tensor-parallel-size: " + std::to_string(cut) + "\n";
+  };
+  struct Case {
+    int tensor, context, experts, cut;
+    ExpertFolding folding;
+    std::uint32_t expert;
+  };
+  for (const Case& c :
+       {Case{2, 1, 2, 1, ExpertFolding::tensor, 1}, Case{2, 2, 4, 1, ExpertFolding::context_and_tensor, 1},
+        Case{2, 2, 8, 1, ExpertFolding::context_and_tensor, 2}, Case{2, 2, 2, 2, ExpertFolding::context, 1},
+        Case{1, 2, 4, 1, ExpertFolding::context, 2}, Case{2, 2, 2, 1, ExpertFolding::tensor, 1},
+        Case{2, 1, 4, 2, ExpertFolding::none, 4}}) {
+    const Launched l = with(sizes(c.tensor, c.context, c.experts, c.cut));
+    CAPTURE(c.tensor, c.context, c.experts, c.cut);
+    INFO(render(l.diagnostics));
+    REQUIRE(l.run);
+    CHECK_FALSE(l.run->has(Kind::not_expressible));
+    CHECK(l.run->run.plan.expert_folding == c.folding);
+    CHECK(l.run->run.plan.mesh.size(Axis::expert) == c.expert);
+  }
+  // A part of an axis, and experts cut by some of the tensor ranks.
+  CHECK(with(sizes(4, 1, 2, 1)).said("MODEL_ARGS.--expert-tensor-parallel-size", Kind::not_expressible));
+  CHECK(with(sizes(4, 1, 2, 2)).said("MODEL_ARGS.--expert-tensor-parallel-size", Kind::not_expressible));
+  CHECK(with(sizes(1, 4, 2, 1)).said("MODEL_ARGS.--expert-model-parallel-size", Kind::not_expressible));
 }
 
 TEST_CASE("Lists of layers are read as far as they are written", "[framework][megatron]") {

@@ -69,7 +69,7 @@ std::vector<PlannedRun> samples() {
     for (const auto& sizes : meshes) {
       for (const std::uint32_t zero : {0U, 1U, 3U}) {
         for (const bool data_outside : {false, true}) {
-          for (int kind = 0; kind < 6; ++kind) {
+          for (int kind = 0; kind < 8; ++kind) {
             PlannedRun r = resolved(model());
             Plan& p = r.plan;
             using enum Axis;
@@ -109,6 +109,14 @@ std::vector<PlannedRun> samples() {
               p.recompute = size_of(context) > 1 ? Recompute::none : Recompute::selective;
               r.workload.precision = Precision::fp16;
               if (zero == 1) p.offload_states = 4;
+            }
+            if (kind == 6 && r.model.mixture) {
+              p.expert_folding =
+                  static_cast<ExpertFolding>((size_of(context) > 1 ? 1 : 0) + (size_of(tensor) > 1 ? 2 : 0));
+            }
+            if (kind == 7 && stages > 1) {  // the embedding alone, or the head
+              std::uint32_t& bare = zero == 0 ? p.stage_layers->front() : p.stage_layers->back();
+              (*p.stage_layers)[zero == 0 ? 1 : 0] += std::exchange(bare, 0);
             }
             if (kind == 2) r.workload.gradient_dtype = DType::bf16;
             if (kind == 3 && zero == 1) r.workload.moment_dtype = DType::bf16;

@@ -67,8 +67,9 @@ TEST_CASE("nanotron's stages hold layers until their cost is above the rank's sh
   // 10 in all: half is 5, and the sixth layer goes above it.
   CHECK(nanotron_stage_layers(m, 2) == std::vector<std::uint32_t>{6, 2});
   CHECK(nanotron_stage_layers(m, 1) == std::vector<std::uint32_t>{8});
-  m.vocabulary = 64000;  // A head of 100 layers leaves nothing for the second rank.
-  CHECK_FALSE(nanotron_stage_layers(m, 2));
+  m.vocabulary = 64000;  // A head of 100 layers is all that the last rank has.
+  CHECK(nanotron_stage_layers(m, 2) == std::vector<std::uint32_t>{8, 0});
+  CHECK_FALSE(nanotron_stage_layers(m, 3));  // and leaves nothing for a rank between
 }
 
 TEST_CASE("What plans cannot say of nanotron is refused with the nearest", "[framework][nanotron]") {

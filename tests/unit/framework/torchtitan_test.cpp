@@ -80,13 +80,19 @@ TEST_CASE("Expert ranks lie inside the ranks that shard", "[framework][torchtita
   CHECK(plan_of(l).mesh.size(Axis::expert) == 8);
   CHECK(plan_of(l).mesh.size(Axis::data) == 2);
   CHECK_FALSE(l.run->has(LaunchNote::Kind::not_expressible));
-  // Across context ranks plans have no expert ranks: 8 is refused, and 4 of 4 are taken.
+  // Context ranks come first, and before them tensor ranks, unless these cut experts.
   const Launched across = titan(
       "[parallelism]\nexpert_parallel_degree = 8\ncontext_parallel_degree = 2\n"
       "data_parallel_shard_degree = 4\n",
       8, mixture);
   CHECK(plan_of(across).mesh.size(Axis::expert) == 4);
-  CHECK(across.refuses("parallelism.expert_parallel_degree"));
+  CHECK(plan_of(across).expert_folding == ExpertFolding::context);
+  CHECK_FALSE(across.run->has(LaunchNote::Kind::not_expressible));
+  const Launched whole = titan("[parallelism]\nexpert_parallel_degree = 8\ntensor_parallel_degree = 2\n", 8, mixture);
+  CHECK(plan_of(whole).mesh.size(Axis::expert) == 4);
+  CHECK(plan_of(whole).expert_folding == ExpertFolding::tensor);
+  const Launched part = titan("[parallelism]\nexpert_parallel_degree = 2\ncontext_parallel_degree = 4\n", 8, mixture);
+  CHECK(part.refuses("parallelism.expert_parallel_degree"));
   // A dense model has none.
   CHECK(titan("[parallelism]\nexpert_parallel_degree = 8\n")
             .said("parallelism.expert_parallel_degree", LaunchNote::Kind::without_effect));
