@@ -20,10 +20,8 @@
 #include "core/record/live_memory.hpp"
 #include "core/spec/model_level.hpp"
 #include "exec/run/execute_rank.hpp"
-#include "exec/run/launch.hpp"
 #include "exec/run/mpi_run.hpp"
 #include "exec/run/op_runner.hpp"
-#include "exec/run/post_mortem.hpp"
 #include "exec/run/rank_runner.hpp"
 
 namespace orrery {
@@ -79,6 +77,7 @@ void RunVerb::declare(Command& c) {
   c.option("--heartbeat", heartbeat_, "longest time in which a rank's process gives no sign of life, in seconds");
   c.option("--records", records_, "folder for the ranks' last operations, kept if a process fails");
   declare_checkpoints(c, checkpoints_);
+  declare_supervision(c, supervise_);
   declare_machine(c, flags_);
   declare_plan_sources(c, flags_);
   declare_output(c, flags_, "write the report here, as JSON");
@@ -86,6 +85,7 @@ void RunVerb::declare(Command& c) {
       "  orrery run demo-2x2x2 --steps 10\n"
       "  orrery run plan.toml --steps 100 --checkpoint saved --every 20\n"
       "  orrery run other.toml --steps 100 --checkpoint saved --resume\n"
+      "  orrery run plan.toml --steps 100 --checkpoint saved --supervise\n"
       "  orrery run plan.toml --steps 5 --trace measured.json -o measured-report.json\n"
       "  orrery run demo-2x2x2 --ranks 8 --heartbeat 2\n"
       "  mpirun -n 8 orrery run demo-2x2x2 --backend mpi\n"
@@ -161,13 +161,24 @@ RunResult RunVerb::watched(Prepared& p, RunCheckpoints& checkpoints, const std::
   Ticker ticker("run");
   p.options.on_event = [&](const RunEvent& event) {
     if (p.power) p.power->step_ended(event.step, now_ns());
-    ticker.show("run", event.step, warmup_ + steps_, event.loss ? fmt::format("loss {:.4f}", *event.loss) : "");
+    const std::uint64_t all = warmup_ + steps_, now = p.options.warmup_steps + p.options.steps;
+    ticker.show("run", all - now + event.step, all, event.loss ? fmt::format("loss {:.4f}", *event.loss) : "");
   };
+  if (supervision_) checkpoints.supervise(*supervision_);
   checkpoints.attach(p.options);
-  return train();
+  RunResult result = train();
+  if (!supervision_) return result;
+  supervision_->ends();
+  result.losses = supervision_->losses();  // of the starts before, too
+  return result;
 }
 
 void RunVerb::check_backend() const {
+  check_supervision(supervise_, backend_ == "processes" || (backend_ == "cuda" && ranks_),
+                    checkpoints_.folder.has_value());
+  if (supervise_.wanted && measure_groups_) {
+    refuse("cli.measure-groups", "--measure-groups trains nothing: there is nothing to supervise");
+  }
   if (!(watchdog_ > 0.0 && watchdog_ <= 1e6))
     refuse("cli.watchdog", fmt::format("--watchdog is {}; it must be above 0 and at most 1000000", watchdog_));
   if (!(heartbeat_ >= 0.1 && heartbeat_ <= 1e6))
@@ -213,7 +224,7 @@ int RunVerb::run() {
 }
 
 int RunVerb::run_by_backend() {
-  if (ranks_ && backend_ == "threads") backend_ = "processes";
+  if ((ranks_ || supervise_.wanted) && backend_ == "threads") backend_ = "processes";
   check_backend();
   if (backend_ == "mpi") return run_over_mpi();
   if (backend_ == "processes") return run_as_processes();
@@ -252,29 +263,16 @@ int RunVerb::run_as_processes() {
     refuse("cli.ranks",
            fmt::format("the plan has {} ranks; at most {} processes are started", program.mesh.size(), most_processes));
   }
-  catch_end_signals(SecondSignal::is_watched);
-  const RecordsFolder records(records_);
-  RunCheckpoints checkpoints(checkpoints_, p.loaded.run, program);
-  LaunchOptions how;
-  how.ranks = static_cast<std::uint32_t>(program.mesh.size());
-  how.ends = ends_of(program, p.options.concurrent_lanes);
-  how.watchdog = p.options.watchdog;
-  how.heartbeat = Seconds::of(heartbeat_);
-  how.records = records.path();
-  how.own_signal = interrupting_signal;
-  how.end_now = interrupted_again;
-  const LaunchOutcome outcome = launch(how, [&](ProcessWorld& world, Recorder& recorder) {
+  return launch_ranks(p, [this](ProcessWorld& world, Recorder& recorder, Prepared& now, RunCheckpoints& checkpoints) {
     const auto train = [&] {
-      return execute_rank(world, program, p.loaded.run.workload, *p.data, p.options, "run processes", &recorder);
+      return execute_rank(world, now.loaded.program, now.loaded.run.workload, *now.data, now.options, "run processes",
+                          &recorder);
     };
-    if (world.rank() == Rank{0}) return show(p, watched(p, checkpoints, [&] { return *train(); }), checkpoints);
-    checkpoints.attach(p.options);
+    if (world.rank() == Rank{0}) return show(now, watched(now, checkpoints, [&] { return *train(); }), checkpoints);
+    checkpoints.attach(now.options);
     static_cast<void>(train());
     return status_fine;
   });
-  if (outcome.ended_now) return interrupted_again_status();
-  if (!outcome.failure) return outcome.status;
-  throw Error(records.kept(post_mortem_text(program, *outcome.failure, outcome.recordings)));
 }
 
 int RunVerb::run_over_mpi() {

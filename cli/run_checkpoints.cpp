@@ -11,13 +11,14 @@
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "exec/checkpoint/restore.hpp"
+#include "exec/run/op_runner.hpp"
 
 namespace orrery {
 
 void declare_checkpoints(Command& c, CheckpointFlags& flags) {
   c.option("--checkpoint", flags.folder,
            "save the training state in this folder after the last step; the two newest stay");
-  c.option("--every", flags.every, "save it every so many steps, too", {1, 1'000'000'000});
+  c.option("--every,--checkpoint-every", flags.every, "save it every so many steps, too", {1, 1'000'000'000});
   c.flag("--resume", flags.resume, "go on from the newest checkpoint in the folder, whatever plan saved it");
 }
 
@@ -70,26 +71,42 @@ void RunCheckpoints::attach(RunOptions& options) {
   };
 }
 
-void RunCheckpoints::on_event(const RunEvent& event) {
-  const std::filesystem::path folder = *flags_.folder;
-  if (event.step == 0) {
-    if (!from_) return;
+void RunCheckpoints::begin(const RunEvent& event) {
+  if (from_) {
     for (const std::string& damage : damaged_) {
       say(fmt::format("warning: {}; {} is used instead\n", damage, from_->name));
     }
     std::vector<Rank> ranks;
     for (std::uint32_t r = 0; r < program_.mesh.size(); ++r) ranks.push_back(Rank{r});
     restore(*from_, program_, ranks, *event.buffers);
-    if (hooks_ != nullptr) hooks_->recovery({first_step_ - 1, (folder / from_->name).string()});
+    if (hooks_ != nullptr) {
+      hooks_->recovery({first_step_ - 1, (std::filesystem::path(*flags_.folder) / from_->name).string()});
+    }
     from_.reset();
-    return;
   }
-  if (interrupted()) stop_ = true;
-  const std::uint64_t step = first_step_ + event.step - 1;
-  const bool due = flags_.every && step % *flags_.every == 0;
-  if (!due && !stop_ && event.step != last_step_) return;
+  if (supervision_ != nullptr) supervision_->began(first_step_ - 1);
+}
+
+void RunCheckpoints::on_event(const RunEvent& event) {
+  const std::int64_t ended = now_ns();
+  if (event.step == 0) {
+    begin(event);
+  } else {
+    if (interrupted()) stop_ = true;
+    const std::uint64_t step = first_step_ + event.step - 1;
+    if (supervision_ != nullptr) supervision_->step_ended(step, ended - last_end_, event.loss);
+    const bool due = flags_.every ? step % *flags_.every == 0 : supervision_ != nullptr && supervision_->save_is_due();
+    if (due || stop_ || event.step == last_step_) save(event, step);
+  }
+  last_end_ = now_ns();
+}
+
+void RunCheckpoints::save(const RunEvent& event, std::uint64_t step) {
+  const std::filesystem::path folder = *flags_.folder;
+  const std::int64_t began = now_ns();
   saved_.push_back(save_checkpoint(*files_, folder, program_, *event.buffers, manifest_of(run_, step), newest_));
   newest_ = saved_.back().name;
+  if (supervision_ != nullptr) supervision_->saved(step, now_ns() - began);
   if (hooks_ != nullptr) hooks_->checkpoint({step, (folder / *newest_).string()});
 }
 

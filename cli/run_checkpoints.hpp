@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "cli/arguments.hpp"
+#include "cli/supervision.hpp"
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
 #include "exec/checkpoint/generations.hpp"
@@ -34,6 +35,9 @@ class RunCheckpoints {
   /// ones are reported on standard error as the run begins.
   RunCheckpoints(const CheckpointFlags&, const PlannedRun&, const Program&);
 
+  /// Tells the supervision what happens, and saves when it is due unless --every says when. Call it before attach.
+  void supervise(Supervision& by) { supervision_ = &by; }
+
   /// Sets what `execute` needs to go on from the checkpoint, and makes every
   /// event call on_event; an interruption ends the run after the step's checkpoint.
   void attach(RunOptions&);
@@ -48,6 +52,8 @@ class RunCheckpoints {
 
  private:
   void on_event(const RunEvent&);
+  void begin(const RunEvent&);
+  void save(const RunEvent&, std::uint64_t step);
 
   const CheckpointFlags& flags_;
   const PlannedRun& run_;
@@ -61,6 +67,8 @@ class RunCheckpoints {
   std::vector<SavedCheckpoint> saved_;
   std::atomic<bool> stop_{false};
   LifecycleHooks* hooks_ = nullptr;
+  Supervision* supervision_ = nullptr;
+  std::int64_t last_end_ = 0;  ///< of the setup, or of a step with its save
 };
 
 }  // namespace orrery

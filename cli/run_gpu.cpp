@@ -17,8 +17,6 @@
 #include "core/program/program_text.hpp"
 #include "core/record/live_memory.hpp"
 #include "exec/device/cuda_load.hpp"
-#include "exec/run/launch.hpp"
-#include "exec/run/post_mortem.hpp"
 
 namespace orrery {
 
@@ -111,24 +109,11 @@ int RunVerb::run_on_gpus() {
         "this host has {} GPU{}, but {} ranks with one each need GPUs {} to {}; --share-gpu puts all on one", gpus,
         gpus == 1 ? " is" : "s are", *ranks_, gpu_.value_or(0), last));
   }
-  catch_end_signals(SecondSignal::is_watched);
-  const RecordsFolder records(records_);
-  RunCheckpoints checkpoints(checkpoints_, p.loaded.run, program);
-  LaunchOptions how;
-  how.ranks = *ranks_;
-  how.watchdog = p.options.watchdog;
-  how.heartbeat = Seconds::of(heartbeat_);
-  how.records = records.path();
-  how.own_signal = interrupting_signal;
-  how.end_now = interrupted_again;
-  const LaunchOutcome outcome = launch(how, [&](ProcessWorld& world, Recorder& recorder) {
+  return launch_ranks(p, [&](ProcessWorld& world, Recorder& recorder, Prepared& now, RunCheckpoints& checkpoints) {
     const std::uint32_t first = gpu_.value_or(0);
     const int gpu = static_cast<int>(share_gpu_ ? first : first + index(world.rank()));
-    return train_on_gpu(world, gpu, nccl, p, checkpoints, &recorder);
+    return train_on_gpu(world, gpu, nccl, now, checkpoints, &recorder);
   });
-  if (outcome.ended_now) return interrupted_again_status();
-  if (!outcome.failure) return outcome.status;
-  throw Error(records.kept(post_mortem_text(program, *outcome.failure, outcome.recordings)));
 }
 
 int RunVerb::run_in_job(const JobPlace& job) {

@@ -14,6 +14,10 @@ void RunLog::leave_to_others() {
   file_.reset();
 }
 
+void RunLog::survived(const std::string& what) {
+  if (file_) file_->hooks().failure({what});
+}
+
 void RunLog::failed(const std::string& what) noexcept {
   if (!path_) return;
   try {

@@ -33,8 +33,24 @@ PlannedRun RunVerb::as_measured(const PlannedRun& planned) const {
   return run;
 }
 
+int RunVerb::show_supervised_end(const RunCheckpoints& checkpoints) const {
+  if (flags_.json) {
+    print_json({{"complete", true},
+                {"recorded_steps", 0},
+                {"losses", supervision_->losses()},
+                {"checkpoint", checkpoints.json()},
+                {"supervision", supervision_->json()}});
+  } else {
+    print_wrapped(
+        "All steps are trained and saved. A failure came after the last one, so there is no report on them.\n" +
+        checkpoints.text() + supervision_->text());
+  }
+  return status_fine;
+}
+
 int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoints& checkpoints) const {
   const LoadedPlan& loaded = p.loaded;
+  if (result.traces.empty() && supervision_ && !result.cancelled) return show_supervised_end(checkpoints);
   if (result.traces.empty()) {
     print(flags_.json ? "{\n  \"complete\": false,\n  \"recorded_steps\": 0\n}\n"
                       : "Interrupted before a step was recorded.\n");
@@ -69,6 +85,7 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
     json["core_time_had_s"] = result.cores.had;
     json["complete"] = !result.cancelled;
     if (checkpoints_.folder) json["checkpoint"] = checkpoints.json();
+    if (supervision_) json["supervision"] = supervision_->json();
     print_json(json);
   } else {
     std::string out;
@@ -88,9 +105,12 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
     if (const auto busy = core_shortage(result.cores))
       out += fmt::format("  Do not rely on these figures: {}.\n", *busy);
     out += checkpoints.text();
+    if (supervision_) out += supervision_->text();
     if (trace_) out += fmt::format("  timeline of the median step in {}\n", *trace_);
     if (result.cancelled)
-      out += fmt::format("  Interrupted after {} recorded steps of {}.\n", result.times.steps, steps_);
+      out += supervision_
+                 ? fmt::format("  Interrupted after {} steps of {}.\n", supervision_->kept_steps(), warmup_ + steps_)
+                 : fmt::format("  Interrupted after {} recorded steps of {}.\n", result.times.steps, steps_);
     print_wrapped(out);
   }
   if (result.cancelled) return interrupted_status();

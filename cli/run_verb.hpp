@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "cli/common.hpp"
+#include "cli/job.hpp"
 #include "cli/job_token.hpp"
 #include "cli/run_checkpoints.hpp"
 #include "cli/run_log.hpp"
+#include "cli/supervision.hpp"
 #include "cli/verbs.hpp"
 #include "exec/comm/job_place.hpp"
 #include "exec/comm/mpi_communicator.hpp"
@@ -20,13 +22,14 @@
 #include "exec/device/execute_device.hpp"
 #include "exec/device/power.hpp"
 #include "exec/run/execute.hpp"
+#include "exec/run/launch.hpp"
 #include "exec/run/recorder.hpp"
 #include "exec/train/data.hpp"
 
 namespace orrery {
 
-/// `orrery run`: flags, preparation and ranks on CPUs are in run.cpp, ranks on GPUs in run_gpu.cpp, and the output in
-/// run_show.cpp.
+/// `orrery run`: flags, preparation and ranks on CPUs are in run.cpp, processes that are started here in
+/// run_launch.cpp, ranks on GPUs in run_gpu.cpp, and the output in run_show.cpp.
 class RunVerb final : public Verb {
  public:
   const char* name() const override { return "run"; }
@@ -56,6 +59,15 @@ class RunVerb final : public Verb {
   /// The run on the machine that it was measured on.
   [[nodiscard]] PlannedRun as_measured(const PlannedRun& planned) const;
 
+  /// What rank 0's, and every other rank's, process does; returns its exit status.
+  using TrainRank = std::function<int(ProcessWorld&, Recorder&, Prepared&, RunCheckpoints&)>;
+  /// Starts a process for every rank, and again after a failure with --supervise; returns the exit status.
+  int launch_ranks(Prepared&, const TrainRank&);
+  int supervise(Prepared&, const TrainRank&);
+  /// Puts another plan in place of the prepared one: the best for one rank less, or for still fewer.
+  void shrink(Prepared&) const;
+  [[nodiscard]] LaunchOutcome start_ranks(Prepared&, RunCheckpoints&, const RecordsFolder&, const TrainRank&) const;
+
   int run_on_threads();
   int run_as_processes();
   int run_over_mpi();
@@ -79,6 +91,9 @@ class RunVerb final : public Verb {
   /// Writes and prints the results; returns the exit status.
   int show(const Prepared&, const RunResult&, const RunCheckpoints&) const;
 
+  /// The same where a failure came after the last step.
+  int show_supervised_end(const RunCheckpoints&) const;
+
   CommonFlags flags_;
   RunLog run_log_;
   /// It lives until main has reported the mistake. Its end waits for all processes, and mpirun kills those that are
@@ -87,6 +102,8 @@ class RunVerb final : public Verb {
   /// The same for a job of ranks with GPUs: other ranks end once they see that this process has gone.
   std::unique_ptr<SocketWorld> world_;
   CheckpointFlags checkpoints_;
+  SuperviseFlags supervise_;
+  std::unique_ptr<Supervision> supervision_;  ///< with --supervise
   TokenFlags token_;
   std::string plan_, backend_ = "threads", graphs_ = "off";
   std::optional<std::string> trace_, measure_groups_, log_, disk_, records_, rendezvous_, nccl_;

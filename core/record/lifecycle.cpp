@@ -40,6 +40,24 @@ class Log final : public LifecycleHooks {
   void checkpoint(const CheckpointEvent& e) override { line("checkpoint", {{"step", e.step}, {"path", e.path}}); }
   void failure(const FailureEvent& e) override { line("failure", {{"what", e.what}}); }
   void recovery(const CheckpointEvent& e) override { line("recovery", {{"step", e.step}, {"path", e.path}}); }
+  void restart(const RestartEvent& e) override {
+    line("restart", {{"restart", e.restart}, {"step", e.step}, {"ranks", e.ranks}, {"plan", e.plan}});
+  }
+  void noise(const NoiseEvent& e) override {
+    nlohmann::ordered_json json{{"step", e.step},
+                                {"small_batch", e.small_batch},
+                                {"large_batch", e.large_batch},
+                                {"small_square_norm", e.small_square},
+                                {"large_square_norm", e.large_square}};
+    json["noise_scale"] = e.scale ? nlohmann::ordered_json(*e.scale) : nlohmann::ordered_json(nullptr);
+    line("noise", json);
+  }
+  void adaptation(const AdaptationEvent& e) override {
+    nlohmann::ordered_json json{{"step", e.step}, {"predicted_s", e.predicted_s}, {"measured_s", e.measured_s}};
+    json["offered_s"] = e.offered_s ? nlohmann::ordered_json(*e.offered_s) : nlohmann::ordered_json(nullptr);
+    json.update({{"cost_s", e.cost_s}, {"steps_left", e.steps_left}, {"changes", e.changes}, {"plan", e.plan}});
+    line("adaptation", json);
+  }
   void shutdown(const ShutdownEvent& e) override { line("shutdown", {{"steps", e.steps}}); }
 
  private:

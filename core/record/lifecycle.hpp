@@ -49,6 +49,30 @@ struct CheckpointEvent {
 struct FailureEvent {
   std::string what;  ///< as the error says it
 };
+/// A run begins anew after a failure.
+struct RestartEvent {
+  std::uint32_t restart = 0;  ///< counts from 1
+  std::uint64_t step = 0;     ///< after which it goes on; 0: from the beginning
+  std::uint64_t ranks = 0;
+  std::string plan;  ///< as `describe` says it
+};
+/// The gradient noise of one step (core/record/noise_scale.hpp).
+struct NoiseEvent {
+  std::uint64_t step = 0;
+  double small_batch = 0.0, large_batch = 0.0;    ///< sequences that the two gradients are means over
+  double small_square = 0.0, large_square = 0.0;  ///< squares of their norms
+  std::optional<double> scale;                    ///< of the steps so far, in sequences; empty: not yet known
+};
+/// What was decided when measured steps left the prediction.
+struct AdaptationEvent {
+  std::uint64_t step = 0;                      ///< after which it was decided
+  double predicted_s = 0.0, measured_s = 0.0;  ///< of a step under the plan so far
+  std::optional<double> offered_s;             ///< of a step under the best plan found
+  double cost_s = 0.0;                         ///< of the change
+  std::uint64_t steps_left = 0;
+  bool changes = false;
+  std::string plan;  ///< the best plan found
+};
 struct ShutdownEvent {
   std::uint64_t steps = 0;  ///< that ended
 };
@@ -72,6 +96,9 @@ class LifecycleHooks {
   virtual void checkpoint(const CheckpointEvent&) {}
   virtual void failure(const FailureEvent&) {}
   virtual void recovery(const CheckpointEvent&) {}
+  virtual void restart(const RestartEvent&) {}
+  virtual void noise(const NoiseEvent&) {}
+  virtual void adaptation(const AdaptationEvent&) {}
   virtual void shutdown(const ShutdownEvent&) {}
 };
 

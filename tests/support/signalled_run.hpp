@@ -48,6 +48,12 @@ class SignalledRun {
     for (pid_t child = 0; in >> child;) all.push_back(child);
     return all;
   }
+  /// Whether it has ended; wait() tells how.
+  [[nodiscard]] bool has_ended() const {
+    siginfo_t ended{};
+    return process_ <= 0 ||
+           (waitid(P_PID, static_cast<id_t>(process_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0);
+  }
   /// Returns the exit status, 128 + the signal that ended it, or -1 where it goes on for half a minute.
   int wait() {
     int state = 0;

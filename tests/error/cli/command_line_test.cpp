@@ -277,6 +277,29 @@ TEST_CASE("cli.ranks, cli.records, cli.heartbeat: processes that cannot be start
         "error: --heartbeat is 0.01; it must be from 0.1 to 1000000 [cli.heartbeat]\n");
 }
 
+TEST_CASE("cli.supervise: runs that cannot survive", "[error]") {
+  const std::string supervised = "run demo-2x2x2 --checkpoint /tmp/orrery-none --supervise ";
+  CHECK(refused("run demo-2x2x2 --supervise") ==
+        "error: --supervise needs a folder to go on from: --checkpoint DIR [cli.supervise]\n");
+  const std::string elsewhere =
+      "error: --supervise watches processes that are started here [cli.supervise]\n"
+      "  These are the ranks of --ranks N. mpirun, srun and torchrun watch their own; after a failure they, or a "
+      "script, "
+      "start the job again with --resume.\n";
+  CHECK(refused(supervised + "--backend mpi") == elsewhere);
+  CHECK(refused(supervised + "--backend cuda") == elsewhere);
+  CHECK(refused(supervised + "--tries 0") == "error: --tries is 0; it must be from 1 to 1000000 [cli.supervise]\n");
+  CHECK(refused(supervised + "--mean-time-between-failures 3") ==
+        "error: --mean-time-between-failures: \"3\" has no unit, as in \"5 us\" [cli.supervise]\n"
+        "  It is a time with its unit: \"90 s\", \"2 h\", \"5 d\".\n");
+  CHECK(refused(supervised + "--mean-time-between-failures '0 s'") ==
+        "error: --mean-time-between-failures is 0 s; it must be above 0 and at most 1e10 s [cli.supervise]\n");
+  CHECK(refused("run demo-2x2x2 --mean-time-between-failures '3 h'") ==
+        "error: --mean-time-between-failures is for --supervise [cli.supervise]\n");
+  CHECK(refused("run demo-2x2x2 --restart fewer") == "error: --restart is for --supervise [cli.supervise]\n");
+  CHECK(refused(supervised + "--measure-groups groups.csv").find("[cli.measure-groups]") != std::string::npos);
+}
+
 TEST_CASE("cli.gpu, cli.share-gpu: what goes with --backend cuda", "[error]") {
   CHECK(refused("run demo-2x2x2 --share-gpu") == "error: --share-gpu is for --backend cuda [cli.gpu]\n");
   CHECK(refused("run demo-2x2x2 --graphs on") == "error: --graphs is for --backend cuda [cli.gpu]\n");
