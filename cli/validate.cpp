@@ -10,6 +10,7 @@
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
+#include "cli/validate_explain.hpp"
 #include "cli/validate_here.hpp"
 #include "cli/verbs.hpp"
 #include "core/base/source_excerpt.hpp"
@@ -113,12 +114,14 @@ class ValidateVerb final : public Verb {
              "with --here: constants of this machine's cores; without it they are measured first");
     c.choice("--by", by_, {"none", "gpu", "source", "precision", "framework"},
              "give the errors for each of these, too");
+    c.option("--explain", explain_, "take the prediction of this row apart: its time, and the constants behind it");
     c.option("--svg", svg_, "draw predicted over measured into this file");
     declare_output(c, flags_, "write the comparison here, as JSON");
     c.examples(
         "  orrery validate\n"
         "  orrery validate --by gpu --svg scatter.svg\n"
         "  orrery validate mine.csv --json\n"
+        "  orrery validate --explain titan-8b-cp2        where a row's time goes; what could be behind its error\n"
         "  orrery validate --collectives\n"
         "  orrery validate --here                 measures this machine, then trains 40 plans: some two minutes\n"
         "  orrery validate --here --plans 10 --calibration mine.toml --json\n"
@@ -153,6 +156,7 @@ class ValidateVerb final : public Verb {
     Diagnostics d;
     const std::optional<std::vector<MeasuredRun>> runs = read_runs(table, d);
     require_none(d);
+    if (explain_) return validate_explain(flags_, *runs, library, *explain_);
     std::optional<Ticker> ticker(std::in_place, "validate");
     const Validation validation = validate(*runs, library);
     ticker.reset();
@@ -180,7 +184,7 @@ class ValidateVerb final : public Verb {
   }
 
   CommonFlags flags_;
-  std::optional<std::string> table_, svg_;
+  std::optional<std::string> table_, svg_, explain_;
   std::string by_ = "none";
   bool collectives_ = false;
   bool here_ = false;

@@ -169,7 +169,9 @@ HeldOutErrors errors_of(const std::vector<CostFile>& files, const CostLabels& la
   for (const CostFile& file : files) {
     const bool enough = file.errors.runs >= fewest_runs || (file.device.empty() && file.framework.empty());
     if (!applies(file, labels) || !enough || file.errors.runs == 0) continue;
-    if (best.runs == 0 || file.errors.runs < best.runs) best = file.errors;
+    if (best.runs > 0 && file.errors.runs >= best.runs) continue;
+    best = file.errors;
+    best.group = file.name;
   }
   return best;
 }

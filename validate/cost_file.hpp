@@ -28,6 +28,7 @@ struct HeldOutErrors {
   double mape_pct = 0.0, median_pct = 0.0, bias_pct = 0.0;
   double low = 1.0, high = 1.0;  ///< ratios of measured to predicted time: a tenth lie below `low`, a tenth above
                                  ///< `high`
+  std::string group;  ///< the file of the key, where errors_of chose it
   friend bool operator==(const HeldOutErrors&, const HeldOutErrors&) = default;
 };
 

@@ -72,6 +72,10 @@ double step_time(const PreparedRun& p, const SoftwareCosts& software) {
   return estimator.step_time(p.program, costs_of(p, p.calibration, software)).base();
 }
 
+Report step_report(const PreparedRun& p, const SoftwareCosts& software) {
+  return estimate(p.run, p.program, costs_of(p, p.calibration, software));
+}
+
 double unmeasured_step_time(const PreparedRun& p, const SoftwareCosts& software) {
   thread_local Estimator estimator;
   return estimator.step_time(p.program, costs_of(p, p.unmeasured, software)).base();

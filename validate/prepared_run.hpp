@@ -37,7 +37,9 @@ struct PreparedRun {
 
 /// Step time with these costs of software.
 [[nodiscard]] double step_time(const PreparedRun&, const SoftwareCosts&);
-/// The same where nothing had been measured on the device.
+/// The whole prediction: step time and what it is made of.
+[[nodiscard]] Report step_report(const PreparedRun&, const SoftwareCosts&);
+/// Step time where nothing had been measured on the device.
 [[nodiscard]] double unmeasured_step_time(const PreparedRun&, const SoftwareCosts&);
 /// Memory of each pipeline stage, as PyTorch's allocator counts it.
 [[nodiscard]] std::vector<MemoryFigures> memory_figures(const PreparedRun&);
