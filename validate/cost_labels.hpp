@@ -25,7 +25,7 @@ struct CostLabels {
 struct TrainingProgram {
   std::string_view name;
   std::string_view about;                  ///< what ran, where the name does not say it
-  std::array<std::string_view, 2> labels;  ///< empty ones at the end
+  std::array<std::string_view, 4> labels;  ///< empty ones at the end
   bool transformer_engine = false;
   bool model_parallel = true;  ///< its runs may have tensor and pipeline axes; false: they only shard parameters
 };

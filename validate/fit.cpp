@@ -244,7 +244,7 @@ class Fitting {
   /// Signed errors in percent, and the two ratios of measured to predicted time between which eight in ten lie.
   [[nodiscard]] static HeldOutErrors errors_of_list(const std::vector<double>& errors) {
     const ErrorSummary s = summarize_errors(errors);
-    HeldOutErrors out{s.n, s.mape_pct, s.median_pct, s.bias_pct, 1.0, 1.0};
+    HeldOutErrors out{s.n, s.mape_pct, s.median_pct, s.bias_pct, 1.0, 1.0, {}};
     if (errors.empty()) return out;
     std::vector<double> ratios;
     for (const double e : errors) ratios.push_back(1.0 / (1.0 + e / 100.0));

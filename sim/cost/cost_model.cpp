@@ -77,7 +77,8 @@ std::shared_ptr<const CostModel::Devices> CostModel::devices_with(const ClusterS
              {},
              false,
              largest(cluster, calibration, SoftwareCost::overlap),
-             largest(cluster, calibration, SoftwareCost::tensor)};
+             largest(cluster, calibration, SoftwareCost::tensor),
+             largest(cluster, calibration, SoftwareCost::host_launch)};
   for (std::uint32_t k = 0; k < node_kinds(cluster); ++k) {
     const Calibration& own = calibration_of(calibration, k);
     of.kernels.emplace_back(orrery::device_of(cluster, k), own, cores > 1 && ranks_on_node > 1);
@@ -248,6 +249,18 @@ Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group&
                                       : priced(group_shapes(group, mesh_, placement_, devices_->cluster)));
   if (why != nullptr) why->made(NumberBy::product, 2, std::string(name_of(kind)), time);
   return time;
+}
+
+Seconds CostModel::exchange(Bytes payload, const Group& group, const TokenChoices& t, std::uint32_t kind,
+                            Derivation* why) const {
+  if (kinds() > 1) return collective(Collective::Kind::all_to_all, payload, group, 0, why, kind);
+  const std::vector<GroupShape> shapes = shapes_of(group);
+  Seconds worst;
+  for (const GroupShape& shape : shapes) {
+    worst = std::max(worst, devices_->collectives.exchange(payload, shape, t, why));
+  }
+  if (why != nullptr && shapes.size() > 1) why->made(NumberBy::largest, shapes.size(), "slowest group", worst);
+  return worst;
 }
 
 CollectiveCost::Choice CostModel::choice(Collective::Kind kind, Bytes payload, const GroupShape& shape) const {
