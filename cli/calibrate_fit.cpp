@@ -52,6 +52,7 @@ std::string fit_text(const Fit& fit, const FitComparison& compared) {
   error_cells(errors, "each without its architecture and size", fit.held_out);
   error_cells(errors, "each without its training program", fit.without_program);
   error_cells(errors, "each without its device", fit.without_device);
+  error_cells(errors, "each without its source", fit.without_source);
   return fmt::format(
       "{}\n{}\n{}\n{} free constants, {} runs: one for {:.1f}\n{} runs not seen before: {:.2f} % with the constants so "
       "far, {:.2f} % held out with the new ones\n",
@@ -90,6 +91,7 @@ nlohmann::ordered_json fit_json(const Fit& fit, const FitComparison& compared, b
           {"held_out", to_json(fit.held_out)},
           {"without_program", to_json(fit.without_program)},
           {"without_device", to_json(fit.without_device)},
+          {"without_source", to_json(fit.without_source)},
           {"unseen_runs", compared.unseen},
           {"before_mape_pct", compared.before_pct},
           {"after_mape_pct", compared.after_pct},

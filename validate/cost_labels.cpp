@@ -71,7 +71,7 @@ const std::vector<TrainingProgram>& training_programs() {
       {"internevo", "InternEvo of 2024", {"internevo"}},
       {"torchtitan", "PyTorch with FSDP2", {"eager-fsdp", "torchtitan"}, false, false},
       {"llm-foundry", "Composer over PyTorch's FSDP, eager", {"eager-fsdp", "llm-foundry"}, false, false},
-      {"automodel", "NeMo AutoModel: FSDP2, DeepEP", {"eager-fsdp", "automodel", "flex-dispatcher"}, false, false},
+      {"automodel", "NeMo AutoModel: FSDP2, DeepEP", {"automodel", "flex-dispatcher"}, false, false},
       {"deepspeed", "DeepSpeed's ZeRO under a trainer, eager", {"eager-fsdp", "deepspeed"}, false, false}};
   return programs;
 }

@@ -57,7 +57,7 @@ Explanation explain_run(const MeasuredRun& row, const Library& library, const st
   out.measured = run.measured;
   out.report = step_report(run, costs_of(files, run.labels));
   const double predicted = out.report.step_time.base();
-  const HeldOutErrors errors = errors_of(files, run.labels);
+  const HeldOutErrors errors = errors_of(files, run.labels, ModelKnown{run.run.model.mixture.has_value(), run.architecture});
   out.group = errors.group;
   out.group_runs = errors.runs;
   out.low = errors.low * predicted;

@@ -43,6 +43,7 @@ std::variant<PreparedRun, std::string> prepare(const MeasuredRun& row, const Lib
   if (!expressed.run) return std::move(expressed.reason);
   PreparedRun out;
   out.id = row.id;
+  out.source = row.source;
   out.run = std::move(*expressed.run);
   out.calibration = calibration_of(out.run.cluster->device, library);
   out.unmeasured = unmeasured_calibration(out.run.cluster->device, out.calibration, library);

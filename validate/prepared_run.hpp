@@ -16,7 +16,7 @@ namespace orrery {
 
 /// A row of a table, lowered: everything that a prediction needs except the costs of its software.
 struct PreparedRun {
-  std::string id;
+  std::string id, source;
   PlannedRun run;
   Program program;
   Calibration calibration;  ///< of the device; no costs of software

@@ -181,7 +181,10 @@ std::optional<Software> software_of(std::string_view name, const std::vector<Cos
     const auto family = std::find_if(keys.begin(), keys.end(), [&](const CostFile* key) {
       return key->framework.empty() && key->device == labels.devices.front() && key->unnamed.runs >= enough_runs;
     });
-    if (family != keys.end()) errors = (*family)->unnamed;
+    if (family != keys.end()) {
+      errors = (*family)->unnamed;
+      errors.group = fmt::format("{}, priced as {}", (*family)->name, out.name);
+    }
   }
   if (errors.runs > 0) out.errors = errors;
   return out;

@@ -8,7 +8,7 @@ std::string_view name_of(SoftwareCost c) {
   switch (c) {
     case SoftwareCost::gemm: return "gemm";
     case SoftwareCost::gemm_f8: return "gemm_f8";
-    case SoftwareCost::expert_gemm: return "expert_gemm";
+    case SoftwareCost::weights_gather: return "weights_gather";
     case SoftwareCost::attention: return "attention";
     case SoftwareCost::memory: return "memory";
     case SoftwareCost::optimizer: return "optimizer";

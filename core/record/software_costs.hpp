@@ -16,7 +16,7 @@ enum class SoftwareCost : std::uint8_t {
   // Factors.
   gemm,         ///< time of matrix products, in sixteen bits and more
   gemm_f8,      ///< time of matrix products in fp8
-  expert_gemm,  ///< time of grouped products, on top of the factor of their type
+  weights_gather,  ///< bytes of gathered weights: a half where fp8 weights are sent as they are multiplied
   attention,    ///< time of attention kernels
   memory,       ///< bytes that memory-bound kernels move, over those of fused ones
   optimizer,    ///< the same of the optimizer's

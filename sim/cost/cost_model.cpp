@@ -78,7 +78,8 @@ std::shared_ptr<const CostModel::Devices> CostModel::devices_with(const ClusterS
              false,
              largest(cluster, calibration, SoftwareCost::overlap),
              largest(cluster, calibration, SoftwareCost::tensor),
-             largest(cluster, calibration, SoftwareCost::host_launch)};
+             largest(cluster, calibration, SoftwareCost::host_launch),
+             largest(cluster, calibration, SoftwareCost::weights_gather)};
   for (std::uint32_t k = 0; k < node_kinds(cluster); ++k) {
     const Calibration& own = calibration_of(calibration, k);
     of.kernels.emplace_back(orrery::device_of(cluster, k), own, cores > 1 && ranks_on_node > 1);
@@ -201,8 +202,16 @@ Seconds CostModel::collective(const Program& program, const Block& block, const 
                               std::uint32_t kind) const {
   const auto* c = std::get_if<Collective>(&op.action);
   ORRERY_ASSERT(c != nullptr);
-  const auto payload = Bytes::of(static_cast<double>(payload_bytes(program, block, op)));
+  const auto payload = Bytes::of(sent_share(op) * static_cast<double>(payload_bytes(program, block, op)));
   return collective(c->kind, payload, program[c->group], c->width, why, kind);
+}
+
+double CostModel::sent_share(const Op& op) const {
+  const auto* c = std::get_if<Collective>(&op.action);
+  const bool gathers = c != nullptr && c->kind == Collective::Kind::all_gather &&
+                       op.lane.kind == LaneKind::collective &&
+                       (op.lane.index == gather_lane || op.lane.index == all_lane || op.lane.index == index(Axis::data));
+  return gathers ? weights_gather() : 1.0;
 }
 
 Seconds CostModel::collective(Collective::Kind of, Bytes payload, const Group& group, std::uint32_t width,

@@ -69,6 +69,8 @@ class CostModel {
   /// Price of a kernel that reads and writes `touched` bytes.
   [[nodiscard]] Seconds kernel(const Kernel&, Bytes touched, Derivation* why = nullptr,
                                std::uint32_t kind = any_kind) const;
+  /// Share of a Collective's bytes that are sent: below 1 for weights in fewer bits than the Program's.
+  [[nodiscard]] double sent_share(const Op&) const;
   /// Price of a Collective op: that of the slowest of all groups of its kind, where node boundaries make them differ.
   /// With a `kind` it is the price for ranks on such nodes: the slowest of the groups that reach these nodes, or reach
   /// others of which one does, and so on.
@@ -118,6 +120,8 @@ class CostModel {
   [[nodiscard]] double overlap_loss() const { return devices_->overlap_loss; }
   /// Seconds of the host for each kernel or collective (SoftwareCost::host_launch).
   [[nodiscard]] double host_launch() const { return devices_->host_launch; }
+  /// Factor for the bytes of gathered weights (SoftwareCost::weights_gather).
+  [[nodiscard]] double weights_gather() const { return devices_->weights_gather; }
   /// Factor for collectives over these axes (SoftwareCost::tensor).
   [[nodiscard]] double collective_factor(const AxisList& axes) const {
     return axes.count == 1 && axes.axis[0] == Axis::tensor ? devices_->tensor_factor : 1.0;
@@ -149,6 +153,7 @@ class CostModel {
     double overlap_loss = 0.0;
     double tensor_factor = 1.0;  ///< of collectives along the tensor axis
     double host_launch = 0.0;    ///< s
+    double weights_gather = 1.0;
   };
   static std::shared_ptr<const Devices> devices_with(const ClusterSpec&, const Calibration&,
                                                      std::uint32_t ranks_on_node);

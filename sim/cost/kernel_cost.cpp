@@ -439,14 +439,9 @@ Seconds KernelCost::expert_products(const Kernel& k, Bytes touched, Derivation* 
   GemmShape s{k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b, k.batch};
   std::uint64_t& rows = k.options.transpose_a ? s.depth : s.rows;
   rows = (rows + k.batch - 1) / k.batch;
-  const double factor = software_[SoftwareCost::expert_gemm];
   const Seconds gap = Seconds::of(software_[SoftwareCost::expert_gap]);
-  if (why != nullptr) why->given("factor of the program", factor, NumberSource::software, "expert_gemm");
-  Seconds time = factor * gemm(s, k.compute, touched, why);
+  Seconds time = gemm(s, k.compute, touched, why);
   const Seconds launches = static_cast<double>(k.batch) * gap;
-  if (why != nullptr) {
-    why->made(NumberBy::product, 2, "grouped product", time);
-  }
   const double passes = k.options.bias ? software_[SoftwareCost::expert_bias] - 1.0 : 0.0;
   if (passes > 0.0) {
     const Bytes once = Bytes::of(2.0 * static_cast<double>(size_of(DType::bf16)) * static_cast<double>(k.rows) *

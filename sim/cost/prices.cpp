@@ -104,11 +104,12 @@ class KnownCollectives {
 
   Seconds time(const Block& block, const Op& op, const Collective& c, std::uint32_t kind,
                const TokenChoices& choices) {
-    const Asked asked{c.kind, c.group, c.width, kind, payload_bytes(program_, block, op)};
+    const double sent = costs_.sent_share(op) * static_cast<double>(payload_bytes(program_, block, op));
+    const Asked asked{c.kind, c.group, c.width, kind, sent};
     const auto known =
         std::find_if(times_.begin(), times_.end(), [&](const auto& answer) { return answer.first == asked; });
     if (known != times_.end()) return known->second;
-    const auto payload = Bytes::of(static_cast<double>(asked.payload));
+    const Bytes payload = Bytes::of(sent);
     const Seconds time = is_exchange(program_, c) ? costs_.exchange(payload, program_[c.group], choices, kind)
                                                   : costs_.collective(c.kind, payload, program_[c.group], c.width,
                                                                       nullptr, kind);
@@ -122,7 +123,7 @@ class KnownCollectives {
     GroupId group;
     std::uint32_t width;
     std::uint32_t kind;  ///< of nodes
-    std::uint64_t payload;
+    double payload;  ///< bytes
     friend bool operator==(const Asked&, const Asked&) = default;
   };
   const CostModel& costs_;
