@@ -99,8 +99,7 @@ std::string validation_text(const Validation& v, std::optional<GroupBy> by) {
     }
     out += fmt::format("\nPlans in order: predicted beside measured time of a sequence\n{}", ranked.str());
   }
-  if (summary_of_all(v).time.n > 0)
-    out += coverage_text(v);
+  if (summary_of_all(v).time.n > 0) out += coverage_text(v);
   return out + fmt::format(
                    "\n{} rows: {} predicted, {} inconsistent, {} not predicted ({} of the {} with a full "
                    "configuration)\n",

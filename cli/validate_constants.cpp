@@ -22,9 +22,9 @@ std::string constants_text(const std::vector<CostFile>& files) {
   for (const CostFile& file : files) {
     for (const FittedCost& c : file.costs) {
       ++(c.spread > 0.0 ? fitted : fixed);
-      table.row({file.name, std::string(name_of(c.cost)), fmt::format("{:.3g}", c.prior), fmt::format("{:.3g}", c.value),
-                 error_text(c), fmt::format("{}", file.runs.size()), fmt::format("{:.1f} %", file.errors.mape_pct),
-                 fmt::format("{:+.1f} %", file.errors.bias_pct)});
+      table.row({file.name, std::string(name_of(c.cost)), fmt::format("{:.3g}", c.prior),
+                 fmt::format("{:.3g}", c.value), error_text(c), fmt::format("{}", file.runs.size()),
+                 fmt::format("{:.1f} %", file.errors.mape_pct), fmt::format("{:+.1f} %", file.errors.bias_pct)});
     }
   }
   return fmt::format(

@@ -25,13 +25,13 @@ std::string share_text(double part, double whole) { return fmt::format("{:.1f} %
 std::string explained_text(const ExplainedRun& run) {
   const Report& r = run.report;
   const double step = r.step_time.base();
-  std::string out = fmt::format("{}\n{}, {}\n\n  predicted {}, {} to {} in eight of ten\n", escaped(run.id),
-                                escaped(run.model), escaped(run.framework), seconds_text(step), seconds_text(run.low),
-                                seconds_text(run.high));
+  std::string out =
+      fmt::format("{}\n{}, {}\n\n  predicted {}, {} to {} in eight of ten\n", escaped(run.id), escaped(run.model),
+                  escaped(run.framework), seconds_text(step), seconds_text(run.low), seconds_text(run.high));
   out += fmt::format("  (by {} runs held out of {})\n", run.group_runs, run.group);
   if (run.measured) {
-    out += fmt::format("  measured  {}, error {:+.1f} %\n", seconds_text(*run.measured),
-                       error_pct(step, *run.measured));
+    out +=
+        fmt::format("  measured  {}, error {:+.1f} %\n", seconds_text(*run.measured), error_pct(step, *run.measured));
   }
   out += fmt::format("\nWhere a rank's step goes, in the mean\n");
   Table parts({"<", "time", "of the step"});
@@ -63,8 +63,8 @@ std::string explained_text(const ExplainedRun& run) {
 }
 
 nlohmann::ordered_json explained_json(const ExplainedRun& run) {
-  nlohmann::ordered_json out{{"id", run.id}, {"model", run.model}, {"framework", run.framework},
-                             {"labels", run.labels}};
+  nlohmann::ordered_json out{
+      {"id", run.id}, {"model", run.model}, {"framework", run.framework}, {"labels", run.labels}};
   const Report& r = run.report;
   const double step = r.step_time.base();
   out["predicted"] = step;
@@ -84,10 +84,9 @@ nlohmann::ordered_json explained_json(const ExplainedRun& run) {
   }
   out["constants"] = nlohmann::ordered_json::array();
   for (const ConstantAtRun& c : run.constants) {
-    nlohmann::ordered_json one{{"key", c.key},     {"cost", std::string(name_of(c.cost))},
-                               {"value", c.value}, {"prior", c.prior},
-                               {"runs", c.runs},   {"elasticity", c.elasticity},
-                               {"doubt_pct", c.doubt_pct}};
+    nlohmann::ordered_json one{
+        {"key", c.key},   {"cost", std::string(name_of(c.cost))}, {"value", c.value},        {"prior", c.prior},
+        {"runs", c.runs}, {"elasticity", c.elasticity},           {"doubt_pct", c.doubt_pct}};
     if (c.would_be) one["would_be"] = *c.would_be;
     out["constants"].push_back(std::move(one));
   }

@@ -180,9 +180,9 @@ SoftwareCosts costs_of(const std::vector<CostFile>& files, const CostLabels& lab
 HeldOutErrors errors_of(const std::vector<CostFile>& files, const CostLabels& labels,
                         const std::optional<ModelKnown>& model) {
   const bool seen = model && std::any_of(files.begin(), files.end(), [&](const CostFile& file) {
-    return std::find(file.architectures.begin(), file.architectures.end(), model->architecture) !=
-           file.architectures.end();
-  });
+                      return std::find(file.architectures.begin(), file.architectures.end(), model->architecture) !=
+                             file.architectures.end();
+                    });
   HeldOutErrors best;
   for (const CostFile& file : files) {
     if (!applies(file, labels)) continue;

@@ -53,11 +53,12 @@ const std::vector<TrainingProgram>& training_programs() {
       {"megatron-deepspeed-2022", "the same over Omni-Path of Jean Zay", {"unfused", "megatron-deepspeed"}},
       {"megatron-core", "Megatron-LM with overlap and most fusions off", {"megatron-core"}},
       {"nemo", "NeMo before 25.09: Megatron-Core with Transformer Engine", {"nemo", "nemo-loop"}, true},
-      {"nemo-mlperf", "the same in a loop without logs and waits, as for MLPerf", {"nemo"}, true},
+      {"nemo-mlperf", "the same in a loop without logs and waits, as for MLPerf", {"nemo"}, true, false},
       {"megatron-bridge-25.09",
        "NeMo container 25.09: a message for each choice of a token",
        {"megatron-bridge", "megatron-bridge-25.09", "nemo-loop"},
-       true},
+       true,
+       false},
       {"megatron-bridge-25.11",
        "NeMo containers 25.11 to 26.04: a token goes once to each node",
        {"megatron-bridge", "megatron-bridge-25.09", "nemo-loop", "flex-dispatcher"},
@@ -66,13 +67,17 @@ const std::vector<TrainingProgram>& training_programs() {
        "NeMo containers from 26.06",
        {"megatron-bridge", "megatron-bridge-26.06", "nemo-loop", "flex-dispatcher"},
        true},
-      {"mlperf-5.1", "NeMo 25.09 as for MLPerf v5.1: whole steps are CUDA graphs", {"megatron-bridge", "mlperf"}, true},
+      {"mlperf-5.1",
+       "NeMo 25.09 as for MLPerf v5.1: whole steps are CUDA graphs",
+       {"megatron-bridge", "mlperf"},
+       true,
+       false},
       {"nanotron", "nanotron of 2024", {"nanotron"}},
       {"internevo", "InternEvo of 2024", {"internevo"}},
-      {"torchtitan", "PyTorch with FSDP2", {"eager-fsdp", "torchtitan"}, false, false},
-      {"llm-foundry", "Composer over PyTorch's FSDP, eager", {"eager-fsdp", "llm-foundry"}, false, false},
-      {"automodel", "NeMo AutoModel: FSDP2, DeepEP", {"automodel", "flex-dispatcher"}, false, false},
-      {"deepspeed", "DeepSpeed's ZeRO under a trainer, eager", {"eager-fsdp", "deepspeed"}, false, false}};
+      {"torchtitan", "PyTorch with FSDP2", {"eager-fsdp", "torchtitan"}, false, true, false},
+      {"llm-foundry", "Composer over PyTorch's FSDP, eager", {"eager-fsdp", "llm-foundry"}, false, true, false},
+      {"automodel", "NeMo AutoModel: FSDP2, DeepEP", {"automodel", "flex-dispatcher"}, false, true, false},
+      {"deepspeed", "DeepSpeed's ZeRO under a trainer, eager", {"eager-fsdp", "deepspeed"}, false, true, false}};
   return programs;
 }
 
@@ -118,9 +123,8 @@ std::vector<std::string_view> known_device_labels() {
 std::vector<std::string_view> known_framework_labels() {
   std::vector<std::string_view> out;
   for (const TrainingProgram& p : training_programs()) append(out, p.labels);
-  append(out,
-         std::array<std::string_view, 5>{"transformer-engine", "transformer-engine-fp8", "fp8-blocks", "fp8-tensors",
-                                         "nvfp4"});
+  append(out, std::array<std::string_view, 5>{"transformer-engine", "transformer-engine-fp8", "fp8-blocks",
+                                              "fp8-tensors", "nvfp4"});
   return out;
 }
 

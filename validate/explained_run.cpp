@@ -36,9 +36,8 @@ std::vector<ConstantAtRun> constants_at(const PreparedRun& run, const std::vecto
       if (factor < most_moved && factor > 1.0 / most_moved) at.would_be = factor * cost.value;
     }
   }
-  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
-    return std::abs(a.elasticity) > std::abs(b.elasticity);
-  });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return std::abs(a.elasticity) > std::abs(b.elasticity); });
   return out;
 }
 
@@ -57,7 +56,8 @@ Explanation explain_run(const MeasuredRun& row, const Library& library, const st
   out.measured = run.measured;
   out.report = step_report(run, costs_of(files, run.labels));
   const double predicted = out.report.step_time.base();
-  const HeldOutErrors errors = errors_of(files, run.labels, ModelKnown{run.run.model.mixture.has_value(), run.architecture});
+  const HeldOutErrors errors =
+      errors_of(files, run.labels, ModelKnown{run.run.model.mixture.has_value(), run.architecture});
   out.group = errors.group;
   out.group_runs = errors.runs;
   out.low = errors.low * predicted;

@@ -16,9 +16,9 @@ struct ConstantAtRun {
   std::string key;  ///< name of its file
   SoftwareCost cost = SoftwareCost::gemm;
   double value = 1.0, prior = 1.0;
-  std::size_t runs = 0;      ///< that the value was fitted to
-  double elasticity = 0.0;   ///< percent of step time for one percent of the value
-  double doubt_pct = 0.0;    ///< percent of step time for one standard error of the value
+  std::size_t runs = 0;     ///< that the value was fitted to
+  double elasticity = 0.0;  ///< percent of step time for one percent of the value
+  double doubt_pct = 0.0;   ///< percent of step time for one standard error of the value
   /// Value with which the prediction would be the measurement, by the elasticity; unset: nothing measured, or it would
   /// be more than tenfold away.
   std::optional<double> would_be;

@@ -265,9 +265,10 @@ class Fitting {
   ///
   ///     low   the k-th smallest ratio of measured to predicted time,  high  the k-th largest,  k = (n + 1) / 10
   ///
-  /// If the n runs and the next are alike (exchangeable), it lies below `low` with a chance of k / (n + 1), a tenth, and
-  /// so above. Between two runs the ratio is interpolated; of fewer than nine the extremes are taken. Source: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, as split
-  /// conformal prediction; the errors are those of fits that have not seen the run's architecture.
+  /// If the n runs and the next are alike (exchangeable), it lies below `low` with a chance of k / (n + 1), a tenth,
+  /// and so above. Between two runs the ratio is interpolated; of fewer than nine the extremes are taken. Source: Vovk,
+  /// Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, as split conformal prediction; the errors
+  /// are those of fits that have not seen the run's architecture.
   [[nodiscard]] static HeldOutErrors errors_of_list(const std::vector<double>& errors) {
     const ErrorSummary s = summarize_errors(errors);
     HeldOutErrors out{s.n, s.mape_pct, s.median_pct, s.bias_pct, 1.0, 1.0, {}};

@@ -12,7 +12,7 @@ namespace orrery {
 struct PrecisionCell {
   Precision precision = Precision::bf16;
   bool four_bits = false;  ///< nvfp4: products in four bits, priced as fp8 with costs of their own
-  bool blocks = false;  ///< fp8 with scales for blocks (mx); otherwise for tensors or rows
+  bool blocks = false;     ///< fp8 with scales for blocks (mx); otherwise for tensors or rows
 };
 /// Reads "bf16", "fp16 (amp)", "nvfp4", "fp8 (tensorwise, bf16 all-gather)"; all recipes of fp8 are one precision.
 [[nodiscard]] std::optional<PrecisionCell> read_precision(std::string_view cell);

@@ -25,10 +25,10 @@ struct PredictedMeasured {
 struct ValidatedRun {
   std::string id;
   std::string gpu, source, precision, framework, kind;  ///< what summaries group by; kind: "dense" or "mixture"
-  std::string interval_of;                        ///< the runs whose errors gave the interval (HeldOutErrors::group)
-  double step = 0.0;                              ///< seconds of a step, as predicted
-  std::optional<PredictedMeasured> time;          ///< the prediction beside the measured time; unset: only memory was
-                                                  ///< measured
+  std::string interval_of;                    ///< the runs whose errors gave the interval (HeldOutErrors::group)
+  double step = 0.0;                          ///< seconds of a step, as predicted
+  std::optional<PredictedMeasured> time;      ///< the prediction beside the measured time; unset: only memory was
+                                              ///< measured
   std::string work;                           ///< model, sequence, precision, devices and software, as the row has them
   std::string plan;                           ///< batch and plan, as the row has them
   double sequences = 1.0;                     ///< of a step

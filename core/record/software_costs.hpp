@@ -14,16 +14,16 @@ namespace orrery {
 /// added, and are 0 where it adds nothing.
 enum class SoftwareCost : std::uint8_t {
   // Factors.
-  gemm,         ///< time of matrix products, in sixteen bits and more
-  gemm_f8,      ///< time of matrix products in fp8
+  gemm,            ///< time of matrix products, in sixteen bits and more
+  gemm_f8,         ///< time of matrix products in fp8
   weights_gather,  ///< bytes of gathered weights: a half where fp8 weights are sent as they are multiplied
-  attention,    ///< time of attention kernels
-  memory,       ///< bytes that memory-bound kernels move, over those of fused ones
-  optimizer,    ///< the same of the optimizer's
-  expert_bias,  ///< passes over the rows of experts with biases, forward and backward each; 1: within their product
-  network,      ///< time of a byte between nodes
-  tensor,       ///< time of collectives along the tensor axis: below 1 where products hide a part of it
-  node_copies,  ///< share of a token's further copies for one node that cross the network; near 0: one copy a node
+  attention,       ///< time of attention kernels
+  memory,          ///< bytes that memory-bound kernels move, over those of fused ones
+  optimizer,       ///< the same of the optimizer's
+  expert_bias,     ///< passes over the rows of experts with biases, forward and backward each; 1: within their product
+  network,         ///< time of a byte between nodes
+  tensor,          ///< time of collectives along the tensor axis: below 1 where products hide a part of it
+  node_copies,     ///< share of a token's further copies for one node that cross the network; near 0: one copy a node
   // Terms.
   quantize,     ///< bytes moved for each element of an activation made fp8
   accumulate,   ///< bytes moved for each element of a weight gradient after its product: the sum so far, in and out

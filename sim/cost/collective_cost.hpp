@@ -187,8 +187,8 @@ struct TokenChoices {
 ///
 ///     N  nodes of the expert axis    K  choices of a token    M, G  groups that it may choose from, and there are
 ///
-/// Source: the mean number of cells that K balls occupy (Feller, "An Introduction to Probability Theory", volume 1, IV.2).
-/// Leaves out: that a token's choices are distinct experts, which spreads them a little more.
+/// Source: the mean number of cells that K balls occupy (Feller, "An Introduction to Probability Theory", volume 1,
+/// IV.2). Leaves out: that a token's choices are distinct experts, which spreads them a little more.
 [[nodiscard]] double reached_nodes(double nodes, const TokenChoices&);
 
 class CollectiveCost {
@@ -217,9 +217,9 @@ class CollectiveCost {
   ///     T_net   messages of f n / N to each of the other N - 1 nodes
   ///     T_node  messages of n / g to each of the other g - 1 ranks of the node
   ///
-  /// Otherwise each choice is a message of its own, as in `choose`. Source: DeepSeek-AI, "DeepSeek-V3 Technical Report",
-  /// 2024, section 3.2.2 (InfiniBand to the node, then NVLink, both at once); DeepEP. Leaves out: headers, and the
-  /// multiprocessors that the exchange takes from products.
+  /// Otherwise each choice is a message of its own, as in `choose`. Source: DeepSeek-AI, "DeepSeek-V3 Technical
+  /// Report", 2024, section 3.2.2 (InfiniBand to the node, then NVLink, both at once); DeepEP. Leaves out: headers, and
+  /// the multiprocessors that the exchange takes from products.
   [[nodiscard]] Seconds exchange(Bytes, const GroupShape&, const TokenChoices&, Derivation* why = nullptr) const;
   /// Largest share of a level's bandwidth that collectives reach.
   [[nodiscard]] double reach(std::size_t level) const { return nccl_ ? 1.0 : reach_[level]; }

@@ -208,9 +208,9 @@ Seconds CostModel::collective(const Program& program, const Block& block, const 
 
 double CostModel::sent_share(const Op& op) const {
   const auto* c = std::get_if<Collective>(&op.action);
-  const bool gathers = c != nullptr && c->kind == Collective::Kind::all_gather &&
-                       op.lane.kind == LaneKind::collective &&
-                       (op.lane.index == gather_lane || op.lane.index == all_lane || op.lane.index == index(Axis::data));
+  const bool gathers =
+      c != nullptr && c->kind == Collective::Kind::all_gather && op.lane.kind == LaneKind::collective &&
+      (op.lane.index == gather_lane || op.lane.index == all_lane || op.lane.index == index(Axis::data));
   return gathers ? weights_gather() : 1.0;
 }
 

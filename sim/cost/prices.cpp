@@ -102,17 +102,16 @@ class KnownCollectives {
  public:
   KnownCollectives(const CostModel& costs, const Program& program) : costs_(costs), program_(program) {}
 
-  Seconds time(const Block& block, const Op& op, const Collective& c, std::uint32_t kind,
-               const TokenChoices& choices) {
+  Seconds time(const Block& block, const Op& op, const Collective& c, std::uint32_t kind, const TokenChoices& choices) {
     const double sent = costs_.sent_share(op) * static_cast<double>(payload_bytes(program_, block, op));
     const Asked asked{c.kind, c.group, c.width, kind, sent};
     const auto known =
         std::find_if(times_.begin(), times_.end(), [&](const auto& answer) { return answer.first == asked; });
     if (known != times_.end()) return known->second;
     const Bytes payload = Bytes::of(sent);
-    const Seconds time = is_exchange(program_, c) ? costs_.exchange(payload, program_[c.group], choices, kind)
-                                                  : costs_.collective(c.kind, payload, program_[c.group], c.width,
-                                                                      nullptr, kind);
+    const Seconds time = is_exchange(program_, c)
+                             ? costs_.exchange(payload, program_[c.group], choices, kind)
+                             : costs_.collective(c.kind, payload, program_[c.group], c.width, nullptr, kind);
     times_.emplace_back(asked, time);
     return time;
   }
@@ -123,7 +122,7 @@ class KnownCollectives {
     GroupId group;
     std::uint32_t width;
     std::uint32_t kind;  ///< of nodes
-    double payload;  ///< bytes
+    double payload;      ///< bytes
     friend bool operator==(const Asked&, const Asked&) = default;
   };
   const CostModel& costs_;
@@ -204,7 +203,9 @@ double launches_of(const Block& block) {
     if (const auto* compute = std::get_if<Compute>(&op.action)) {
       const KernelKind kind = block.kernels[compute->kernel].kind;
       if (op.lane.kind != LaneKind::compute || row_of(kind).traits.parameters || kind == KernelKind::fill) continue;
-      count += kind == KernelKind::attention_unfused_forward ? 4.0 : kind == KernelKind::attention_unfused_backward ? 6.0 : 1.0;
+      count += kind == KernelKind::attention_unfused_forward    ? 4.0
+               : kind == KernelKind::attention_unfused_backward ? 6.0
+                                                                : 1.0;
     } else if (std::holds_alternative<Collective>(op.action) || std::holds_alternative<Exchange>(op.action)) {
       count += 1.0;
     }

@@ -33,8 +33,7 @@ bool NcclCost::applies(const ClusterSpec& cluster, const Calibration& calibratio
 }
 
 NcclCost::NcclCost(const ClusterSpec& cluster, const Calibration& calibration)
-    : constants_(*calibration.nccl),
-      network_(calibration.software[SoftwareCost::network]) {
+    : constants_(*calibration.nccl), network_(calibration.software[SoftwareCost::network]) {
   ORRERY_ASSERT(applies(cluster, calibration) && cluster.levels.size() <= bandwidth_.size(), cluster.levels.size());
   for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
     bandwidth_[l] = cluster.levels[l].bandwidth;
