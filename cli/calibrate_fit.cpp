@@ -52,6 +52,7 @@ std::string fit_text(const Fit& fit, const FitComparison& compared) {
   error_cells(errors, "each without its architecture and size", fit.held_out);
   error_cells(errors, "each without its training program", fit.without_program);
   error_cells(errors, "each without its device", fit.without_device);
+  error_cells(errors, "each without its source", fit.without_source);
   return fmt::format(
       "{}\n{}\n{}\n{} free constants, {} runs: one for {:.1f}\n{} runs not seen before: {:.2f} % with the constants so "
       "far, {:.2f} % held out with the new ones\n",
@@ -69,7 +70,8 @@ nlohmann::ordered_json to_json(const ErrorSummary& s) {
           {"bias_pct", s.bias_pct}};
 }
 
-nlohmann::ordered_json fit_json(const Fit& fit, const FitComparison& compared, bool written) {
+nlohmann::ordered_json fit_json(const Fit& fit, const std::vector<PreparedRun>& runs, const FitComparison& compared,
+                                bool written) {
   nlohmann::ordered_json keys = nlohmann::ordered_json::array();
   for (const CostFile& file : fit.files) {
     nlohmann::ordered_json key{{"name", file.name}, {"device", file.device}, {"framework", file.framework}};
@@ -82,6 +84,11 @@ nlohmann::ordered_json fit_json(const Fit& fit, const FitComparison& compared, b
     }
     keys.push_back(std::move(key));
   }
+  nlohmann::ordered_json held_out = nlohmann::ordered_json::object();  // by run
+  std::size_t at = 0;
+  for (const PreparedRun& run : runs) {
+    if (!run.inconsistent) held_out[run.id] = fit.held_out_pct[at++];
+  }
   return {{"complete", true},
           {"written", written},
           {"runs", fit.runs},
@@ -90,6 +97,8 @@ nlohmann::ordered_json fit_json(const Fit& fit, const FitComparison& compared, b
           {"held_out", to_json(fit.held_out)},
           {"without_program", to_json(fit.without_program)},
           {"without_device", to_json(fit.without_device)},
+          {"without_source", to_json(fit.without_source)},
+          {"held_out_pct", std::move(held_out)},
           {"unseen_runs", compared.unseen},
           {"before_mape_pct", compared.before_pct},
           {"after_mape_pct", compared.after_pct},
@@ -141,7 +150,7 @@ int fit_to_runs(const CommonFlags& flags, const std::string& table) {
     for (const CostFile& file : fit->files) write_file(folder / (file.name + ".toml"), costs_text(file));
   }
   if (flags.json) {
-    print_json(fit_json(*fit, compared, !compared.worse()));
+    print_json(fit_json(*fit, *runs, compared, !compared.worse()));
   } else {
     print(fit_text(*fit, compared) + (compared.worse() ? "Nothing was written: the new constants are worse.\n"
                                                        : fmt::format("written to {}\n", folder.string())));

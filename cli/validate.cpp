@@ -10,6 +10,8 @@
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
+#include "cli/validate_constants.hpp"
+#include "cli/validate_explain.hpp"
 #include "cli/validate_here.hpp"
 #include "cli/verbs.hpp"
 #include "core/base/source_excerpt.hpp"
@@ -55,6 +57,17 @@ void summary_rows(Table& table, const std::string& name, const RunSummary& s) {
   row("reserved memory", s.reserved);
 }
 
+/// How many measured times lie inside the interval, by the runs that gave it.
+std::string coverage_text(const Validation& v) {
+  Table table({"<interval held out of", "n", "inside"});
+  for (const RunGroup& g : grouped(v, GroupBy::interval)) {
+    if (g.summary.time.n == 0) continue;
+    table.row({g.name, fmt::format("{}", g.summary.time.n), percent(g.coverage, 0)});
+  }
+  table.row({"all", fmt::format("{}", summary_of_all(v).time.n), percent(interval_coverage(v), 0)});
+  return fmt::format("\nMeasured between from and to, which should hold eight in ten\n{}", table.str());
+}
+
 std::string validation_text(const Validation& v, std::optional<GroupBy> by) {
   std::string out =
       fmt::format("Predicted beside measured, by {}: step time, and peak memory where it is published\n{}", v.tier,
@@ -86,9 +99,7 @@ std::string validation_text(const Validation& v, std::optional<GroupBy> by) {
     }
     out += fmt::format("\nPlans in order: predicted beside measured time of a sequence\n{}", ranked.str());
   }
-  if (summary_of_all(v).time.n > 0)
-    out += fmt::format("\nMeasured between from and to: {:.0f} % of the runs with a measured time\n",
-                       100.0 * interval_coverage(v));
+  if (summary_of_all(v).time.n > 0) out += coverage_text(v);
   return out + fmt::format(
                    "\n{} rows: {} predicted, {} inconsistent, {} not predicted ({} of the {} with a full "
                    "configuration)\n",
@@ -111,14 +122,18 @@ class ValidateVerb final : public Verb {
     c.option("--rounds", request_.rounds, "with --here: number of times that each plan runs; all take turns", {1, 100});
     c.option("--calibration", flags_.calibration,
              "with --here: constants of this machine's cores; without it they are measured first");
-    c.choice("--by", by_, {"none", "gpu", "source", "precision", "framework"},
+    c.choice("--by", by_, {"none", "gpu", "source", "precision", "framework", "kind"},
              "give the errors for each of these, too");
+    c.option("--explain", explain_, "take the prediction of this row apart: its time, and the constants behind it");
+    c.flag("--constants", constants_, "list every fitted constant instead: prior, value, and the runs behind it");
     c.option("--svg", svg_, "draw predicted over measured into this file");
     declare_output(c, flags_, "write the comparison here, as JSON");
     c.examples(
         "  orrery validate\n"
         "  orrery validate --by gpu --svg scatter.svg\n"
         "  orrery validate mine.csv --json\n"
+        "  orrery validate --explain titan-8b-cp2        where a row's time goes; what could be behind its error\n"
+        "  orrery validate --constants               every constant of software, its prior and its runs\n"
         "  orrery validate --collectives\n"
         "  orrery validate --here                 measures this machine, then trains 40 plans: some two minutes\n"
         "  orrery validate --here --plans 10 --calibration mine.toml --json\n"
@@ -135,6 +150,12 @@ class ValidateVerb final : public Verb {
     }
     if (flags_.calibration || request_ != HereRequest{}) {
       refuse("cli.flags", "--plans, --seed, --rounds and --calibration go with --here only");
+    }
+    if (constants_) {
+      if (collectives_ || table_ || svg_ || explain_ || by_ != "none") {
+        refuse("cli.flags", "--constants goes with no table, --collectives, --by, --explain or --svg");
+      }
+      return validate_constants(flags_, library_of(flags_));
     }
     if (collectives_) {
       if (svg_ || by_ != "none") refuse("cli.flags", "--collectives goes with neither --by nor --svg");
@@ -153,6 +174,7 @@ class ValidateVerb final : public Verb {
     Diagnostics d;
     const std::optional<std::vector<MeasuredRun>> runs = read_runs(table, d);
     require_none(d);
+    if (explain_) return validate_explain(flags_, *runs, library, *explain_);
     std::optional<Ticker> ticker(std::in_place, "validate");
     const Validation validation = validate(*runs, library);
     ticker.reset();
@@ -176,13 +198,15 @@ class ValidateVerb final : public Verb {
     if (by_ == "source") return GroupBy::source;
     if (by_ == "precision") return GroupBy::precision;
     if (by_ == "framework") return GroupBy::framework;
+    if (by_ == "kind") return GroupBy::kind;
     return std::nullopt;
   }
 
   CommonFlags flags_;
-  std::optional<std::string> table_, svg_;
+  std::optional<std::string> table_, svg_, explain_;
   std::string by_ = "none";
   bool collectives_ = false;
+  bool constants_ = false;
   bool here_ = false;
   HereRequest request_;
 };

@@ -83,6 +83,8 @@ void tell_prices(Report& report, const CalibrationChoice& prices) {
   report.software_costs = prices.software.files;
   if (const auto& errors = prices.software.errors) {
     report.interval = StepInterval{errors->low * report.step_time, errors->high * report.step_time};
+    report.assumptions.push_back(fmt::format("interval: eight in ten of {} runs{}{}", errors->runs,
+                                             errors->group.empty() ? "" : " of ", errors->group));
   }
 }
 

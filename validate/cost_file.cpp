@@ -17,7 +17,8 @@ constexpr Limits<double> spreads{0.0, 10.0};
 constexpr Limits<double> percents{-1e6, 1e6};
 constexpr Limits<double> ratios{1e-6, 1e6};
 constexpr std::size_t most_runs = 100000;
-constexpr std::size_t fewest_runs = 20;  ///< that quantiles are taken from
+constexpr std::size_t fewest_runs = 7;    ///< of a key, for an interval: their extremes hold three in four
+constexpr std::size_t fewest_alike = 20;  ///< of one kind of model within a key
 
 const std::vector<std::string_view>& cost_names() {
   static const std::vector<std::string_view> names = [] {
@@ -79,6 +80,11 @@ std::optional<CostFile> read_root(TomlTable root, Diagnostics& diagnostics) {
     c.costs.push_back(f);
   }
   if (auto t = root.table("held_out", Need::optional)) read_errors(*t, c.errors);
+  if (auto t = root.table("held_out_dense", Need::optional)) read_errors(*t, c.dense);
+  if (auto t = root.table("held_out_mixtures", Need::optional)) read_errors(*t, c.mixtures);
+  if (auto t = root.table("seen", Need::optional)) read_errors(*t, c.seen);
+  if (auto t = root.table("seen_dense", Need::optional)) read_errors(*t, c.seen_dense);
+  if (auto t = root.table("seen_mixtures", Need::optional)) read_errors(*t, c.seen_mixtures);
   if (auto t = root.table("unnamed", Need::optional)) read_errors(*t, c.unnamed);
   if (auto t = root.table("unmeasured", Need::optional)) read_errors(*t, c.unmeasured);
   if (auto t = root.table("unmeasured_named", Need::optional)) read_errors(*t, c.unmeasured_named);
@@ -90,6 +96,7 @@ std::optional<CostFile> read_root(TomlTable root, Diagnostics& diagnostics) {
     t.finish();
     c.devices[calibration] = runs;
   }
+  root.read("architectures", c.architectures, most_runs, Need::optional);
   root.read("runs", c.runs, most_runs, Need::optional);
   root.finish();
   if (diagnostics.size() != before) return std::nullopt;
@@ -134,7 +141,13 @@ std::string costs_text(const CostFile& c) {
   if (!c.framework.empty()) out.text("framework", c.framework);
   if (!c.source.empty()) out.text("source", c.source);
   if (!c.runs.empty()) out.texts("runs", c.runs);
+  if (!c.architectures.empty()) out.texts("architectures", c.architectures);
   write_errors(out, "held_out", c.errors);
+  write_errors(out, "held_out_dense", c.dense);
+  write_errors(out, "held_out_mixtures", c.mixtures);
+  write_errors(out, "seen", c.seen);
+  write_errors(out, "seen_dense", c.seen_dense);
+  write_errors(out, "seen_mixtures", c.seen_mixtures);
   write_errors(out, "unnamed", c.unnamed);
   write_errors(out, "unmeasured", c.unmeasured);
   write_errors(out, "unmeasured_named", c.unmeasured_named);
@@ -164,12 +177,30 @@ SoftwareCosts costs_of(const std::vector<CostFile>& files, const CostLabels& lab
   return all;
 }
 
-HeldOutErrors errors_of(const std::vector<CostFile>& files, const CostLabels& labels) {
+HeldOutErrors errors_of(const std::vector<CostFile>& files, const CostLabels& labels,
+                        const std::optional<ModelKnown>& model) {
+  const bool seen = model && std::any_of(files.begin(), files.end(), [&](const CostFile& file) {
+                      return std::find(file.architectures.begin(), file.architectures.end(), model->architecture) !=
+                             file.architectures.end();
+                    });
   HeldOutErrors best;
   for (const CostFile& file : files) {
-    const bool enough = file.errors.runs >= fewest_runs || (file.device.empty() && file.framework.empty());
-    if (!applies(file, labels) || !enough || file.errors.runs == 0) continue;
-    if (best.runs == 0 || file.errors.runs < best.runs) best = file.errors;
+    if (!applies(file, labels)) continue;
+    const bool of_all = file.device.empty() && file.framework.empty();
+    const auto look = [&](const HeldOutErrors& errors, const std::string& kind, bool last_resort) {
+      const std::size_t fewest = kind.empty() ? fewest_runs : fewest_alike;
+      if (errors.runs == 0 || (errors.runs < fewest && !last_resort)) return;
+      if (best.runs > 0 && errors.runs >= best.runs) return;
+      best = errors;
+      best.group = file.name + kind + (seen ? ", model seen" : "");
+    };
+    look(seen ? file.seen : file.errors, "", of_all);
+    if (!model) continue;
+    if (model->mixture) {
+      look(seen ? file.seen_mixtures : file.mixtures, ", mixtures", false);
+    } else {
+      look(seen ? file.seen_dense : file.dense, ", dense", false);
+    }
   }
   return best;
 }

@@ -26,8 +26,10 @@ struct FittedCost {
 struct HeldOutErrors {
   std::size_t runs = 0;
   double mape_pct = 0.0, median_pct = 0.0, bias_pct = 0.0;
-  double low = 1.0, high = 1.0;  ///< ratios of measured to predicted time: a tenth lie below `low`, a tenth above
-                                 ///< `high`
+  /// Ratios of measured to predicted time: one run more of the same kind lies below `low` with a chance of at most a
+  /// tenth, and above `high` with one of at most a tenth (fit.cpp, conformal).
+  double low = 1.0, high = 1.0;
+  std::string group;  ///< the file of the key, where errors_of chose it
   friend bool operator==(const HeldOutErrors&, const HeldOutErrors&) = default;
 };
 
@@ -40,6 +42,11 @@ struct CostFile {
   std::string source;     ///< what the priors stand on
   std::vector<FittedCost> costs;
   HeldOutErrors errors;
+  HeldOutErrors dense, mixtures;  ///< the same of the runs of each kind of model alone
+  /// Errors of each run predicted without itself alone: of a model whose architecture and size the fit has seen.
+  HeldOutErrors seen, seen_dense, seen_mixtures;
+  /// In the file for all: architectures and sizes that the fit has seen (PreparedRun::architecture).
+  std::vector<std::string> architectures;
   /// For a family of devices: errors of the runs of all programs, priced as the family's usual program (usual_program)
   /// with constants fitted to all. They tell the error of a prediction whose program is not named.
   HeldOutErrors unnamed;
@@ -62,7 +69,14 @@ struct CostFile {
 [[nodiscard]] bool applies(const CostFile&, const CostLabels&);
 /// The costs of a run: factors multiplied and terms added over every key that matches it.
 [[nodiscard]] SoftwareCosts costs_of(const std::vector<CostFile>&, const CostLabels&);
-/// The errors of the matching key with the fewest runs, at least 20; otherwise those of the key for all.
-[[nodiscard]] HeldOutErrors errors_of(const std::vector<CostFile>&, const CostLabels&);
+/// The errors of the matching key with the fewest runs, at least seven; otherwise those of the key for all. Where the
+/// kind of model is known, those of its runs count as a narrower key, and where the fit has seen its architecture and
+/// size, the errors are those of such models.
+struct ModelKnown {
+  bool mixture = false;
+  std::string architecture;
+};
+[[nodiscard]] HeldOutErrors errors_of(const std::vector<CostFile>&, const CostLabels&,
+                                      const std::optional<ModelKnown>& = std::nullopt);
 
 }  // namespace orrery

@@ -31,14 +31,15 @@ void append(std::vector<std::string_view>& to, const Row& labels) {
   }
 }
 
-CostLabels labels(const TrainingProgram* program, std::string_view calibration, bool fp8, bool blocks) {
+/// Recipes of products in fewer than sixteen bits, by the key of their casts; empty: none.
+CostLabels labels(const TrainingProgram* program, std::string_view calibration, std::string_view recipe) {
   CostLabels out;
   out.devices = device_labels(calibration);
   if (program != nullptr) append(out.frameworks, program->labels);
   const bool engine = program != nullptr && program->transformer_engine;
   if (engine) out.frameworks.emplace_back("transformer-engine");
-  if (fp8) {
-    out.frameworks.emplace_back(blocks ? "fp8-blocks" : "fp8-tensors");
+  if (!recipe.empty()) {
+    out.frameworks.push_back(recipe);
     if (engine) out.frameworks.emplace_back("transformer-engine-fp8");
   }
   return out;
@@ -51,11 +52,32 @@ const std::vector<TrainingProgram>& training_programs() {
       {"megatron-lm-2022", "Megatron-LM and Megatron-DeepSpeed of 2021 and 2022", {"unfused"}},
       {"megatron-deepspeed-2022", "the same over Omni-Path of Jean Zay", {"unfused", "megatron-deepspeed"}},
       {"megatron-core", "Megatron-LM with overlap and most fusions off", {"megatron-core"}},
-      {"nemo", "NeMo before 25.09: Megatron-Core with Transformer Engine", {"nemo"}, true},
-      {"megatron-bridge-25.09", "NeMo containers 25.09 to 26.04", {"megatron-bridge", "megatron-bridge-25.09"}, true},
-      {"megatron-bridge-26.06", "NeMo containers from 26.06", {"megatron-bridge", "megatron-bridge-26.06"}, true},
-      {"torchtitan", "PyTorch with FSDP2", {"eager-fsdp", "torchtitan"}, false, false},
-      {"llm-foundry", "Composer over PyTorch's FSDP, eager", {"eager-fsdp", "llm-foundry"}, false, false}};
+      {"nemo", "NeMo before 25.09: Megatron-Core with Transformer Engine", {"nemo", "nemo-loop"}, true},
+      {"nemo-mlperf", "the same in a loop without logs and waits, as for MLPerf", {"nemo"}, true, false},
+      {"megatron-bridge-25.09",
+       "NeMo container 25.09: a message for each choice of a token",
+       {"megatron-bridge", "megatron-bridge-25.09", "nemo-loop"},
+       true,
+       false},
+      {"megatron-bridge-25.11",
+       "NeMo containers 25.11 to 26.04: a token goes once to each node",
+       {"megatron-bridge", "megatron-bridge-25.09", "nemo-loop", "flex-dispatcher"},
+       true},
+      {"megatron-bridge-26.06",
+       "NeMo containers from 26.06",
+       {"megatron-bridge", "megatron-bridge-26.06", "nemo-loop", "flex-dispatcher"},
+       true},
+      {"mlperf-5.1",
+       "NeMo 25.09 as for MLPerf v5.1: whole steps are CUDA graphs",
+       {"megatron-bridge", "mlperf"},
+       true,
+       false},
+      {"nanotron", "nanotron of 2024", {"nanotron"}},
+      {"internevo", "InternEvo of 2024", {"internevo"}},
+      {"torchtitan", "PyTorch with FSDP2", {"eager-fsdp", "torchtitan"}, false, true, false},
+      {"llm-foundry", "Composer over PyTorch's FSDP, eager", {"eager-fsdp", "llm-foundry"}, false, true, false},
+      {"automodel", "NeMo AutoModel: FSDP2, DeepEP", {"automodel", "flex-dispatcher"}, false, true, false},
+      {"deepspeed", "DeepSpeed's ZeRO under a trainer, eager", {"eager-fsdp", "deepspeed"}, false, true, false}};
   return programs;
 }
 
@@ -67,18 +89,21 @@ const TrainingProgram* training_program(std::string_view name) {
 }
 
 CostLabels labels_of(const TrainingProgram& program, std::string_view calibration, Precision precision) {
-  CostLabels out = labels(&program, calibration, false, false);
+  CostLabels out = labels(&program, calibration, {});
   // Block scales are what Blackwell's tensor cores take.
   const bool blocks = std::find(out.devices.begin(), out.devices.end(), "blackwell") != out.devices.end();
-  if (precision == Precision::fp8) out = labels(&program, calibration, true, blocks);
+  if (precision == Precision::fp8) out = labels(&program, calibration, blocks ? "fp8-blocks" : "fp8-tensors");
   return out;
 }
 
 CostLabels labels_of(const MeasuredRun& run, std::string_view calibration) {
   const std::optional<FrameworkCell> cell = read_framework(run.framework);
   const std::optional<PrecisionCell> precision = read_precision(run.precision);
-  return labels(cell ? training_program(cell->program) : nullptr, calibration,
-                precision && precision->precision == Precision::fp8, precision && precision->blocks);
+  std::string_view recipe;
+  if (precision && precision->precision == Precision::fp8) {
+    recipe = precision->four_bits ? "nvfp4" : precision->blocks ? "fp8-blocks" : "fp8-tensors";
+  }
+  return labels(cell ? training_program(cell->program) : nullptr, calibration, recipe);
 }
 
 std::vector<std::string_view> device_labels(std::string_view calibration) {
@@ -98,8 +123,8 @@ std::vector<std::string_view> known_device_labels() {
 std::vector<std::string_view> known_framework_labels() {
   std::vector<std::string_view> out;
   for (const TrainingProgram& p : training_programs()) append(out, p.labels);
-  append(out,
-         std::array<std::string_view, 4>{"transformer-engine", "transformer-engine-fp8", "fp8-blocks", "fp8-tensors"});
+  append(out, std::array<std::string_view, 5>{"transformer-engine", "transformer-engine-fp8", "fp8-blocks",
+                                              "fp8-tensors", "nvfp4"});
   return out;
 }
 

@@ -25,8 +25,10 @@ struct CostLabels {
 struct TrainingProgram {
   std::string_view name;
   std::string_view about;                  ///< what ran, where the name does not say it
-  std::array<std::string_view, 2> labels;  ///< empty ones at the end
+  std::array<std::string_view, 4> labels;  ///< empty ones at the end
   bool transformer_engine = false;
+  bool usual = true;  ///< may stand for a program that is not named; false: an older release, or a submission to
+                      ///< a benchmark
   bool model_parallel = true;  ///< its runs may have tensor and pipeline axes; false: they only shard parameters
 };
 [[nodiscard]] const std::vector<TrainingProgram>& training_programs();

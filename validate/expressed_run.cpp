@@ -150,6 +150,9 @@ class Expression {
     axis(Axis::context, context_);
     axis(Axis::tensor, tensor_);
     plan.zero_stage = shard_axes_of(plan).empty() ? 0 : zero_stage(*sharding, *framework_);
+    // Weights that stay whole after the forward pass are those of ZeRO-2.
+    const bool whole = run_.notes.find("reshard_after_forward false") != std::string::npos;
+    if (whole && plan.zero_stage == 3) plan.zero_stage = 2;
     return true;
   }
 

@@ -193,25 +193,45 @@ class Fitting {
       return std::string(p.labels.frameworks.empty() ? std::string_view{} : p.labels.frameworks.front());
     }));
     fit.without_device = summarize_errors(held_out([](const PreparedRun& p) { return p.calibration.name; }));
-    for (CostFile& file : files_) describe(file, fit);
+    fit.without_source = summarize_errors(held_out([](const PreparedRun& p) { return p.source; }));
+    const std::vector<double> without_itself = held_out([](const PreparedRun& p) { return p.id; });
+    for (CostFile& file : files_) describe(file, fit, without_itself);
     for (CostFile& file : files_) describe_unnamed(file);
     for (CostFile& file : files_) describe_unmeasured(file);
     fit.files = std::move(files_);
     return fit;
   }
 
-  void describe(CostFile& file, const Fit& fit) const {
-    std::vector<double> errors;
+  void describe(CostFile& file, const Fit& fit, const std::vector<double>& without_itself) const {
     file.runs.clear();
     file.devices.clear();
+    file.architectures.clear();
+    std::vector<std::size_t> members;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       if (!applies(file, runs_[i]->labels)) continue;
+      members.push_back(i);
       file.runs.push_back(runs_[i]->id);
       if (!file.device.empty() && file.framework.empty() && runs_[i]->labels.devices.front() == file.device)
         ++file.devices[runs_[i]->calibration.name];
-      errors.push_back(fit.held_out_pct[i]);
+      if (file.device.empty() && file.framework.empty()) file.architectures.push_back(runs_[i]->architecture);
     }
-    file.errors = errors_of_list(errors);
+    std::sort(file.architectures.begin(), file.architectures.end());
+    file.architectures.erase(std::unique(file.architectures.begin(), file.architectures.end()),
+                             file.architectures.end());
+    const auto describe_kinds = [&](const std::vector<double>& of, HeldOutErrors& all, HeldOutErrors& dense,
+                                    HeldOutErrors& mixtures) {
+      std::vector<double> errors, parts[2];
+      for (const std::size_t i : members) {
+        errors.push_back(of[i]);
+        parts[runs_[i]->run.model.mixture ? 1 : 0].push_back(of[i]);
+      }
+      const bool mixed = !parts[0].empty() && !parts[1].empty();
+      all = errors_of_list(errors);
+      dense = mixed ? errors_of_list(parts[0]) : HeldOutErrors{};
+      mixtures = mixed ? errors_of_list(parts[1]) : HeldOutErrors{};
+    };
+    describe_kinds(fit.held_out_pct, file.errors, file.dense, file.mixtures);
+    describe_kinds(without_itself, file.seen, file.seen_dense, file.seen_mixtures);
   }
 
   /// Every file has its runs by now, and they decide which program is the usual one.
@@ -241,17 +261,28 @@ class Fitting {
     file.unmeasured_named = errors_of_list(named);
   }
 
-  /// Signed errors in percent, and the two ratios of measured to predicted time between which eight in ten lie.
+  /// Summarizes signed errors in percent, with the conformal interval of one run more:
+  ///
+  ///     low   the k-th smallest ratio of measured to predicted time,  high  the k-th largest,  k = (n + 1) / 10
+  ///
+  /// If the n runs and the next are alike (exchangeable), it lies below `low` with a chance of k / (n + 1), a tenth,
+  /// and so above. Between two runs the ratio is interpolated; of fewer than nine the extremes are taken. Source: Vovk,
+  /// Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, as split conformal prediction; the errors
+  /// are those of fits that have not seen the run's architecture.
   [[nodiscard]] static HeldOutErrors errors_of_list(const std::vector<double>& errors) {
     const ErrorSummary s = summarize_errors(errors);
-    HeldOutErrors out{s.n, s.mape_pct, s.median_pct, s.bias_pct, 1.0, 1.0};
+    HeldOutErrors out{s.n, s.mape_pct, s.median_pct, s.bias_pct, 1.0, 1.0, {}};
     if (errors.empty()) return out;
     std::vector<double> ratios;
     for (const double e : errors) ratios.push_back(1.0 / (1.0 + e / 100.0));
     std::sort(ratios.begin(), ratios.end());
-    const std::size_t tenth = ratios.size() / 10;
-    out.low = std::min(1.0, ratios[tenth]);
-    out.high = std::max(1.0, ratios[ratios.size() - 1 - tenth]);
+    const double place = std::max(0.0, static_cast<double>(ratios.size() + 1) / 10.0 - 1.0);
+    const auto k = static_cast<std::size_t>(place);
+    const double between = place - static_cast<double>(k);
+    const std::size_t last = ratios.size() - 1;
+    const auto at = [&](std::size_t i, std::size_t next) { return ratios[i] + between * (ratios[next] - ratios[i]); };
+    out.low = std::min(1.0, at(k, std::min(k + 1, last)));
+    out.high = std::max(1.0, at(last - k, last - std::min(k + 1, last)));
     return out;
   }
 

@@ -38,6 +38,7 @@ struct Fit {
   /// The same without all runs of its training program (the first label), and without all of its device. They tell what
   /// to expect of a program or a device without measurements.
   ErrorSummary without_program, without_device;
+  ErrorSummary without_source;  ///< without all runs that the same page published
 };
 
 /// Fits every constant with a spread to runs whose times were measured. `go_on` gets the share done and stops the fit

@@ -55,10 +55,18 @@ int release_of(std::string_view word) {
   return year < 20 || month < 1 || month > 12 ? 0 : 100 * year + month;
 }
 std::string_view nemo_program(int release) {
-  return release < 2509 ? "nemo" : release < 2606 ? "megatron-bridge-25.09" : "megatron-bridge-26.06";
+  if (release < 2509) return "nemo";
+  return release < 2511 ? "megatron-bridge-25.09" : release < 2606 ? "megatron-bridge-25.11" : "megatron-bridge-26.06";
+}
+
+std::optional<FrameworkCell> automodel(CellWords& words) {
+  words.take_if(names_build);
+  words.take_remarks([](std::string_view r) { return r.starts_with("pytorch fsdp2"); });
+  return FrameworkCell{Rule::automodel, "automodel"};
 }
 
 std::optional<FrameworkCell> nemo(CellWords& words) {
+  if (words.take("automodel")) return automodel(words);
   const bool container = words.take("container");
   if (!container) words.take("megatron");
   std::string_view program;
@@ -69,20 +77,27 @@ std::optional<FrameworkCell> nemo(CellWords& words) {
     program = of_it;
     words.take(words.next());
   }
-  words.take_remarks([](std::string_view r) {
+  bool mlperf = false;
+  words.take_remarks([&](std::string_view r) {
+    mlperf = mlperf || r.starts_with("mlperf ");
     const auto release = [&](std::string_view of) { return r.starts_with(of) && is_version(r.substr(of.size())); };
     return r == "megatron-bridge/core" || r == "megatron-bridge" || release("mlperf ") || release("dgxc ");
   });
   if (!alike || (container && program.empty())) return std::nullopt;
-  return FrameworkCell{Rule::nemo, program.empty() ? "nemo" : program};
+  if (program.empty()) program = "nemo";
+  // Submissions to MLPerf train without the trainer's logs and waits.
+  if (mlperf) program = program == "nemo" ? "nemo-mlperf" : "mlperf-5.1";
+  return FrameworkCell{Rule::nemo, program};
 }
 
 std::optional<FrameworkCell> framework(CellWords& words) {
   if (words.take("megatron-lm")) return megatron_lm(words);
   if (words.take("megatron-core")) {
     words.take_if(is_version);
-    words.take_remarks([](std::string_view r) { return r == "examples/llama"; });
-    return FrameworkCell{Rule::megatron_core, "megatron-core"};
+    // Its example for LLaMA follows NeMo's scripts for performance: Transformer Engine, all overlap on.
+    bool as_nemo = false;
+    words.take_remarks([&](std::string_view r) { return as_nemo = r == "examples/llama", as_nemo; });
+    return FrameworkCell{Rule::megatron_core, as_nemo ? "nemo" : "megatron-core"};
   }
   if (words.take("megatron-deepspeed")) {
     bool bloom = false;
@@ -114,6 +129,29 @@ std::optional<FrameworkCell> framework(CellWords& words) {
       return r == "jax" || r == "gpu-recipes" || (r.starts_with(image) && is_version(r.substr(image.size())));
     });
     return FrameworkCell{Rule::maxtext, ""};
+  }
+  if (words.take("internevo")) {
+    words.take_if(is_date);
+    return FrameworkCell{Rule::internevo, "internevo"};
+  }
+  if (words.take("fms-fsdp")) {
+    words.take_remarks([](std::string_view r) { return r.starts_with("pytorch fsdp"); });
+    return FrameworkCell{Rule::fms_fsdp, "torchtitan"};
+  }
+  if (words.take("automodel")) return automodel(words);
+  if (words.take("megatron-swift")) {
+    words.take_if(names_build);
+    return FrameworkCell{Rule::megatron_swift, "nemo"};
+  }
+  if (words.take("deepspeed")) {
+    words.take_if([](std::string_view w) { return w.starts_with("zero"); });
+    words.take_remarks([](std::string_view r) { return r == "ms-swift" || r == "hf trainer"; });
+    return FrameworkCell{Rule::deepspeed, "deepspeed"};
+  }
+  if (words.take("nanotron")) {
+    words.take_if(is_date);
+    words.take_if(names_build);
+    return FrameworkCell{Rule::nanotron, "nanotron"};
   }
   if (words.take("oneflow-gpt")) {
     words.take_if(is_commit);

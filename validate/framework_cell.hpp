@@ -18,7 +18,13 @@ enum class FrameworkRule {
   llm_foundry_pure,
   torchtitan,
   maxtext,
-  oneflow
+  oneflow,
+  internevo,
+  fms_fsdp,
+  automodel,
+  megatron_swift,
+  deepspeed,  ///< ZeRO under Hugging Face's trainer or ms-swift
+  nanotron
 };
 
 struct FrameworkCell {
@@ -27,7 +33,7 @@ struct FrameworkCell {
 };
 
 /// The content of a framework cell: a name, a version where the family has generations, and software named beside them.
-/// Empty where a part of the cell is not known: another program of the same name ("NeMo AutoModel"), another commit.
+/// Empty where a part of the cell is not known: another program of the same name ("NeMo-RL"), another commit.
 [[nodiscard]] std::optional<FrameworkCell> read_framework(std::string_view cell);
 
 }  // namespace orrery

@@ -93,7 +93,8 @@ std::optional<PrecisionCell> read_precision(std::string_view cell) {
     words.take_remarks(is_mixed);
   } else {
     out.precision = Precision::fp8;
-    out.blocks = words.take("mxfp8");
+    out.four_bits = words.take("nvfp4");
+    out.blocks = out.four_bits || words.take("mxfp8");
     if (!out.blocks && !words.take("fp8") && !words.take("float8") && !words.take("amp_fp8")) return std::nullopt;
     while (is_recipe(words.next())) {
       out.blocks = out.blocks || words.next() == "mx";
@@ -123,7 +124,9 @@ std::optional<RecomputeCell> read_recompute(std::string_view cell) {
       const bool attention = remark == "attention core" || remark == "core attention" || remark == "core_attn";
       if (attention) out = RecomputeCell::attention;
       if (remark == "per-op sac") out = RecomputeCell::by_operation;
-      return attention || remark == "per-op sac";
+      const bool minimal = remark == "remat minimal" || remark == "remat minimal_flash";
+      if (minimal) out = RecomputeCell::none;
+      return attention || minimal || remark == "per-op sac";
     });
   }
   return words.done() ? std::optional(out) : std::nullopt;

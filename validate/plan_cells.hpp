@@ -11,9 +11,10 @@ namespace orrery {
 
 struct PrecisionCell {
   Precision precision = Precision::bf16;
-  bool blocks = false;  ///< fp8 with scales for blocks (mx); otherwise for tensors or rows
+  bool four_bits = false;  ///< nvfp4: products in four bits, priced as fp8 with costs of their own
+  bool blocks = false;     ///< fp8 with scales for blocks (mx); otherwise for tensors or rows
 };
-/// Reads "bf16", "fp16 (amp)", "fp8 (tensorwise, bf16 all-gather)"; all recipes of fp8 are one precision.
+/// Reads "bf16", "fp16 (amp)", "nvfp4", "fp8 (tensorwise, bf16 all-gather)"; all recipes of fp8 are one precision.
 [[nodiscard]] std::optional<PrecisionCell> read_precision(std::string_view cell);
 
 /// Sharding along the data axis.
@@ -32,7 +33,7 @@ struct ShardingCell {
 
 enum class RecomputeCell : std::uint8_t {
   unstated,
-  none,
+  none,  ///< also MaxText's "minimal", which keeps the results of all products
   full,
   selective,  ///< Megatron-LM's word for the attention core
   attention,  ///< the attention core, said in words

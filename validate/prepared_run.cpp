@@ -43,6 +43,7 @@ std::variant<PreparedRun, std::string> prepare(const MeasuredRun& row, const Lib
   if (!expressed.run) return std::move(expressed.reason);
   PreparedRun out;
   out.id = row.id;
+  out.source = row.source;
   out.run = std::move(*expressed.run);
   out.calibration = calibration_of(out.run.cluster->device, library);
   out.unmeasured = unmeasured_calibration(out.run.cluster->device, out.calibration, library);
@@ -70,6 +71,10 @@ std::variant<PreparedRun, std::string> prepare(const MeasuredRun& row, const Lib
 double step_time(const PreparedRun& p, const SoftwareCosts& software) {
   thread_local Estimator estimator;
   return estimator.step_time(p.program, costs_of(p, p.calibration, software)).base();
+}
+
+Report step_report(const PreparedRun& p, const SoftwareCosts& software) {
+  return estimate(p.run, p.program, costs_of(p, p.calibration, software));
 }
 
 double unmeasured_step_time(const PreparedRun& p, const SoftwareCosts& software) {

@@ -16,7 +16,7 @@ namespace orrery {
 
 /// A row of a table, lowered: everything that a prediction needs except the costs of its software.
 struct PreparedRun {
-  std::string id;
+  std::string id, source;
   PlannedRun run;
   Program program;
   Calibration calibration;  ///< of the device; no costs of software
@@ -37,7 +37,9 @@ struct PreparedRun {
 
 /// Step time with these costs of software.
 [[nodiscard]] double step_time(const PreparedRun&, const SoftwareCosts&);
-/// The same where nothing had been measured on the device.
+/// The whole prediction: step time and what it is made of.
+[[nodiscard]] Report step_report(const PreparedRun&, const SoftwareCosts&);
+/// Step time where nothing had been measured on the device.
 [[nodiscard]] double unmeasured_step_time(const PreparedRun&, const SoftwareCosts&);
 /// Memory of each pipeline stage, as PyTorch's allocator counts it.
 [[nodiscard]] std::vector<MemoryFigures> memory_figures(const PreparedRun&);

@@ -18,7 +18,7 @@ constexpr StateLayout contiguous = StateLayout::contiguous;
 /// By FrameworkRule.
 //  name                attention dropout f32    overlap states vocabulary zero sp
 //  (recompute, context, weight gradients, cross-entropy, product libraries, expandable segments, states, interleaves)
-constexpr std::array<ProgramHabits, 12> frameworks = {{
+constexpr std::array<ProgramHabits, 18> frameworks = {{
     {"Megatron-LM", unfused, 0.1, false, false, false, 51200, 0, false},
     {"Megatron-LM Core", flash, 0.1, true, true, true, 128256, 1, true, false, ring, placeholders, plain, 2, false,
      contiguous},
@@ -45,8 +45,28 @@ constexpr std::array<ProgramHabits, 12> frameworks = {{
      .recompute = true,
      .selective_is_attention = false},
     {"OneFlow", unfused, 0.1, false, false, false, 51200, 0, false},
+    {.name = "InternEvo", .distributed_optimizer = true, .vocabulary = 103168, .zero_stage = 1},
+    {.name = "fms-fsdp", .vocabulary = 32000, .zero_stage = 3, .selective_is_attention = false},
+    {.name = "AutoModel",
+     .gradients_in_f32 = true,
+     .vocabulary = 151936,
+     .zero_stage = 3,
+     .selective_is_attention = false},
+    {.name = "Megatron-SWIFT",
+     .gradients_in_f32 = true,
+     .distributed_optimizer = true,
+     .vocabulary = 151936,
+     .zero_stage = 1,
+     .sequence_parallel = true},
+    {.name = "DeepSpeed", .vocabulary = 152064, .zero_stage = 2, .recompute = true, .selective_is_attention = false},
+    {.name = "nanotron",
+     .gradients_in_f32 = true,
+     .distributed_optimizer = true,
+     .vocabulary = 50257,
+     .zero_stage = 1,
+     .sequence_parallel = true},
 }};
-static_assert(frameworks.size() == static_cast<std::size_t>(FrameworkRule::oneflow) + 1);
+static_assert(frameworks.size() == static_cast<std::size_t>(FrameworkRule::nanotron) + 1);
 
 }  // namespace
 

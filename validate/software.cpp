@@ -124,7 +124,7 @@ const TrainingProgram* usual_program(const std::vector<CostFile>& files, std::st
   std::size_t most = 0;
   for (const TrainingProgram& p : training_programs()) {
     CostLabels labels = labels_of(p, calibration, Precision::bf16);
-    if (!p.model_parallel || labels.devices.empty()) continue;
+    if (!p.model_parallel || !p.usual || labels.devices.empty()) continue;
     labels.devices.resize(1);  // the family
     const std::vector<const CostFile*> keys = keys_of(files, labels);
     const bool has_own = std::any_of(keys.begin(), keys.end(), [](const CostFile* k) { return !k->framework.empty(); });
@@ -181,7 +181,10 @@ std::optional<Software> software_of(std::string_view name, const std::vector<Cos
     const auto family = std::find_if(keys.begin(), keys.end(), [&](const CostFile* key) {
       return key->framework.empty() && key->device == labels.devices.front() && key->unnamed.runs >= enough_runs;
     });
-    if (family != keys.end()) errors = (*family)->unnamed;
+    if (family != keys.end()) {
+      errors = (*family)->unnamed;
+      errors.group = fmt::format("{}, priced as {}", (*family)->name, out.name);
+    }
   }
   if (errors.runs > 0) out.errors = errors;
   return out;

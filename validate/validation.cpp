@@ -69,7 +69,9 @@ Outcome predicted(const MeasuredRun& row, const Library& library, const std::vec
   out.work = work_of(row);
   out.plan = plan_of(row);
   out.sequences = static_cast<double>(p.run.workload.global_batch);
-  const HeldOutErrors errors = errors_of(costs, p.labels);
+  out.kind = p.run.model.mixture ? "mixture" : "dense";
+  const HeldOutErrors errors = errors_of(costs, p.labels, ModelKnown{p.run.model.mixture.has_value(), p.architecture});
+  out.interval_of = errors.group;
   out.low = errors.low * out.step;
   out.high = errors.high * out.step;
   if (const std::optional<MeasuredMemory> measured = measured_memory(row)) compare_memory(out, p, *measured);
@@ -103,12 +105,14 @@ std::vector<CostFile> shipped_costs(const Library& library) {
   return std::move(*found);
 }
 
-double interval_coverage(const Validation& v) {
+double interval_coverage(const Validation& v) { return interval_coverage(pointers(v.rows)); }
+
+double interval_coverage(const std::vector<const ValidatedRun*>& rows) {
   std::size_t timed = 0, inside = 0;
-  for (const ValidatedRun& r : v.rows) {
-    if (!r.time) continue;
+  for (const ValidatedRun* r : rows) {
+    if (!r->time) continue;
     ++timed;
-    inside += r.low <= r.time->measured && r.time->measured <= r.high ? 1 : 0;
+    inside += r->low <= r->time->measured && r->time->measured <= r->high ? 1 : 0;
   }
   return timed == 0 ? 0.0 : static_cast<double>(inside) / static_cast<double>(timed);
 }
@@ -158,6 +162,8 @@ const std::string& group_name(const ValidatedRun& r, GroupBy by) {
     case GroupBy::source: return r.source;
     case GroupBy::precision: return r.precision;
     case GroupBy::framework: return r.framework;
+    case GroupBy::kind: return r.kind;
+    case GroupBy::interval: return r.interval_of;
   }
   return r.gpu;
 }
@@ -166,7 +172,7 @@ std::vector<RunGroup> grouped(const Validation& v, GroupBy by) {
   std::map<std::string, std::vector<const ValidatedRun*>> groups;
   for (const ValidatedRun& r : v.rows) groups[group_name(r, by)].push_back(&r);
   std::vector<RunGroup> out;
-  for (const auto& [name, rows] : groups) out.push_back({name, summarize_runs(rows)});
+  for (const auto& [name, rows] : groups) out.push_back({name, summarize_runs(rows), interval_coverage(rows)});
   return out;
 }
 

@@ -24,10 +24,11 @@ struct PredictedMeasured {
 /// A row that was predicted.
 struct ValidatedRun {
   std::string id;
-  std::string gpu, source, precision, framework;  ///< what summaries group by
-  double step = 0.0;                              ///< seconds of a step, as predicted
-  std::optional<PredictedMeasured> time;          ///< the prediction beside the measured time; unset: only memory was
-                                                  ///< measured
+  std::string gpu, source, precision, framework, kind;  ///< what summaries group by; kind: "dense" or "mixture"
+  std::string interval_of;                    ///< the runs whose errors gave the interval (HeldOutErrors::group)
+  double step = 0.0;                          ///< seconds of a step, as predicted
+  std::optional<PredictedMeasured> time;      ///< the prediction beside the measured time; unset: only memory was
+                                              ///< measured
   std::string work;                           ///< model, sequence, precision, devices and software, as the row has them
   std::string plan;                           ///< batch and plan, as the row has them
   double sequences = 1.0;                     ///< of a step
@@ -70,17 +71,19 @@ struct Validation {
 
 /// Share of the predicted rows with a measured time whose time lies inside the interval; 0 without such rows.
 [[nodiscard]] double interval_coverage(const Validation&);
+[[nodiscard]] double interval_coverage(const std::vector<const ValidatedRun*>&);
 
 /// Summary of all rows, and of those where no rule filled a cell.
 [[nodiscard]] RunSummary summary_of_all(const Validation&);
 [[nodiscard]] RunSummary summary_of_published(const Validation&);
 
-enum class GroupBy : std::uint8_t { gpu, source, precision, framework };
+enum class GroupBy : std::uint8_t { gpu, source, precision, framework, kind, interval };
 /// The name of the group that a run is in.
 [[nodiscard]] const std::string& group_name(const ValidatedRun&, GroupBy);
 struct RunGroup {
   std::string name;
   RunSummary summary;
+  double coverage = 0.0;  ///< share of its timed rows that lie inside their intervals
   friend bool operator==(const RunGroup&, const RunGroup&) = default;
 };
 /// Groups stand in order of their names.

@@ -29,7 +29,7 @@ Json to_json(const PredictedMeasured& c) {
 Json to_json(const ValidatedRun& r) {
   Json out{{"id", r.id}, {"predicted", r.step}};
   if (r.time) out.update({{"measured", r.time->measured}, {"error", r.time->error_pct}});
-  out.update({{"low", r.low}, {"high", r.high}});
+  out.update({{"low", r.low}, {"high", r.high}, {"interval_of", r.interval_of}});
   if (r.memory) out["memory"] = to_json(*r.memory);
   if (r.reserved) out["reserved"] = to_json(*r.reserved);
   out["filled"] = r.filled;
@@ -39,6 +39,14 @@ Json to_json(const ValidatedRun& r) {
 Json to_json(const std::vector<ValidatedRun>& rows) {
   Json out = Json::array();
   for (const ValidatedRun& r : rows) out.push_back(to_json(r));
+  return out;
+}
+
+Json coverage_of_intervals(const Validation& v) {
+  Json out = Json::object();
+  for (const RunGroup& g : grouped(v, GroupBy::interval)) {
+    if (g.summary.time.n > 0) out[g.name] = {{"n", g.summary.time.n}, {"coverage", g.coverage}};
+  }
   return out;
 }
 
@@ -64,6 +72,7 @@ Json to_json(const Validation& v, std::optional<GroupBy> by) {
              {"full_configurations", v.full_configurations},
              {"skipped_full_configurations", full}}},
            {"interval_coverage", interval_coverage(v)},
+           {"interval_coverage_of", coverage_of_intervals(v)},
            {"summary", to_json(summary_of_all(v))},
            {"summary_of_published", to_json(summary_of_published(v))}};
   out["ranking"] = Json::array();
@@ -79,7 +88,10 @@ Json to_json(const Validation& v, std::optional<GroupBy> by) {
   }
   if (by) {
     Json groups = Json::object();
-    for (const RunGroup& g : grouped(v, *by)) groups[g.name] = to_json(g.summary);
+    for (const RunGroup& g : grouped(v, *by)) {
+      groups[g.name] = to_json(g.summary);
+      groups[g.name]["interval_coverage"] = g.coverage;
+    }
     out["groups"] = std::move(groups);
   }
   return out;

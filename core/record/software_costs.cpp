@@ -8,18 +8,18 @@ std::string_view name_of(SoftwareCost c) {
   switch (c) {
     case SoftwareCost::gemm: return "gemm";
     case SoftwareCost::gemm_f8: return "gemm_f8";
-    case SoftwareCost::expert_gemm: return "expert_gemm";
+    case SoftwareCost::weights_gather: return "weights_gather";
     case SoftwareCost::attention: return "attention";
     case SoftwareCost::memory: return "memory";
     case SoftwareCost::optimizer: return "optimizer";
-    case SoftwareCost::link: return "link";
+    case SoftwareCost::expert_bias: return "expert_bias";
     case SoftwareCost::network: return "network";
     case SoftwareCost::tensor: return "tensor";
-    case SoftwareCost::all_to_all: return "all_to_all";
+    case SoftwareCost::node_copies: return "node_copies";
     case SoftwareCost::quantize: return "quantize";
     case SoftwareCost::accumulate: return "accumulate";
     case SoftwareCost::overlap: return "overlap";
-    case SoftwareCost::kernel_gap: return "kernel_gap";
+    case SoftwareCost::host_launch: return "host_launch";
     case SoftwareCost::expert_gap: return "expert_gap";
     case SoftwareCost::routing_gap: return "routing_gap";
     case SoftwareCost::step_gap: return "step_gap";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -473,14 +474,14 @@ Seconds stepwise_ring(Collective::Kind kind, Bytes payload, std::uint32_t member
 CollectiveCost::CollectiveCost(const ClusterSpec& cluster, const Calibration& calibration, bool more_ranks_than_cores)
     : algorithms_(calibration.algorithms),
       launch_(calibration.collective_launch),
-      all_to_all_(calibration.software[SoftwareCost::all_to_all]),
+      node_copies_(calibration.software[SoftwareCost::node_copies]),
       messages_(calibration.messages),
       serial_(!cluster.device.concurrent_lanes) {
   if (NcclCost::applies(cluster, calibration)) nccl_ = std::make_shared<const NcclCost>(cluster, calibration);
   for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
     const auto& e = calibration.level_efficiency;
     const double efficiency = e.empty() ? 1.0 : e[std::min(l, e.size() - 1)];
-    const double slower = calibration.software[l == 0 ? SoftwareCost::link : SoftwareCost::network];
+    const double slower = l == 0 ? 1.0 : calibration.software[SoftwareCost::network];
     reach_.push_back(efficiency / slower);
     const double pairs =
         nccl_ ? (nccl_->is_inside(l) ? calibration.nccl->node.pairs : calibration.nccl->network.pairs) : 1.0;
@@ -558,14 +559,44 @@ CollectiveCost::Choice CollectiveCost::choose(Collective::Kind kind, Bytes paylo
   if (!best || why != nullptr) {
     best = Choice{taken, *collective_time(kind, payload, shape, taken, links_, why), {}, {}};
   }
-  if (kind == Collective::Kind::all_to_all) {
-    best->time = all_to_all_ * best->time;
+  return made(taken, best->time, why);
+}
+
+double reached_nodes(double nodes, const TokenChoices& t) {
+  const double n = std::min(nodes, std::max(1.0, nodes * t.chosen_groups / t.groups));
+  return n * (1.0 - std::pow(1.0 - 1.0 / n, static_cast<double>(t.per_token)));
+}
+
+Seconds CollectiveCost::exchange(Bytes payload, const GroupShape& shape, const TokenChoices& t, Derivation* why) const {
+  std::size_t inside = 0;  // levels of a node, or of a domain of NVLink
+  while (inside < shape.levels && (nccl_ ? nccl_->is_inside(inside) : inside == 0)) ++inside;
+  const std::uint32_t mates = inside == 0 ? 1 : shape.level[inside - 1].least;
+  const double nodes = static_cast<double>(shape.members) / mates;
+  if (node_copies_ >= 1.0 || t.per_token == 0 || inside == shape.levels || messages_) {
+    return choose(Collective::Kind::all_to_all, payload, shape, std::nullopt, why).time;
+  }
+  const double choices = t.per_token;
+  const double reached = std::min(choices, reached_nodes(nodes, t));
+  const double share = (reached + node_copies_ * (choices - reached)) / choices;
+  if (why != nullptr) {
+    why->given("launch", launch_, NumberSource::calibration, "collective_launch");
+    why->given("other nodes", nodes - 1.0, NumberSource::placement);
+  }
+  const Bytes block = (share / nodes) * payload;
+  const Seconds network = (nodes - 1.0) * message_time(block, links_[shape.levels - 1], why);
+  if (why != nullptr) why->made(NumberBy::product, 2, "once to each node", network, "DeepSeek-V3, section 3.2.2");
+  Seconds node;
+  if (mates > 1) {
+    if (why != nullptr) why->given("other ranks of the node", mates - 1.0, NumberSource::placement);
+    node = (mates - 1.0) * message_time((1.0 / mates) * payload, links_[0], why);
     if (why != nullptr) {
-      why->given("factor of the program", all_to_all_, NumberSource::software, "all_to_all");
-      why->made(NumberBy::product, 2, "all-to-all", best->time);
+      why->made(NumberBy::product, 2, "on to the experts", node);
+      why->made(NumberBy::largest, 2, "network beside NVLink", std::max(network, node));
     }
   }
-  return made(taken, best->time, why);
+  const Seconds time = launch_ + std::max(network, node);
+  if (why != nullptr) why->made(NumberBy::sum, 2, "exchange of tokens", time);
+  return time;
 }
 
 Seconds CollectiveCost::message(Bytes bytes, std::size_t level, Derivation* why) const {

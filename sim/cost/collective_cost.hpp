@@ -174,6 +174,23 @@ struct RingPath {
 /// Prices collectives and messages on one cluster. It works as NCCL does where the calibration has NCCL's constants and
 /// NVLink joins the devices (nccl/nccl_cost.hpp). Otherwise, and for all-to-alls, permutes and messages, it uses level
 /// bandwidths with the calibration's efficiencies, the library's algorithms, and its launch.
+/// How a token chooses experts, as far as the copies of it that cross the network depend on it.
+struct TokenChoices {
+  std::uint32_t per_token = 0;      ///< experts that a token visits; 0: the Program has no mixture
+  std::uint32_t groups = 1;         ///< groups of experts, in order of their ranks
+  std::uint32_t chosen_groups = 1;  ///< groups that a token may choose from
+};
+
+/// Nodes that a token's choices reach in the mean, where every expert is as likely:
+///
+///     D = n (1 - (1 - 1 / n)^K),   n = min(N, max(1, N M / G))
+///
+///     N  nodes of the expert axis    K  choices of a token    M, G  groups that it may choose from, and there are
+///
+/// Source: the mean number of cells that K balls occupy (Feller, "An Introduction to Probability Theory", volume 1,
+/// IV.2). Leaves out: that a token's choices are distinct experts, which spreads them a little more.
+[[nodiscard]] double reached_nodes(double nodes, const TokenChoices&);
+
 class CollectiveCost {
  public:
   struct Choice {
@@ -191,6 +208,19 @@ class CollectiveCost {
   [[nodiscard]] Choice choose(Collective::Kind, Bytes payload, const GroupShape&,
                               std::optional<CollectiveAlgorithm> algorithm = std::nullopt,
                               Derivation* why = nullptr) const;
+  /// An all-to-all of tokens and experts (dispatch or combine). Where the program sends a token once to each node
+  /// (SoftwareCost::node_copies below 1), network and NVLink run beside each other:
+  ///
+  ///     T = launch + max(T_net(f n), T_node(n)),   f = (D + r (K - D)) / K
+  ///
+  ///     n  bytes of all choices of a rank's tokens    D  reached_nodes    r  node_copies    K  choices of a token
+  ///     T_net   messages of f n / N to each of the other N - 1 nodes
+  ///     T_node  messages of n / g to each of the other g - 1 ranks of the node
+  ///
+  /// Otherwise each choice is a message of its own, as in `choose`. Source: DeepSeek-AI, "DeepSeek-V3 Technical
+  /// Report", 2024, section 3.2.2 (InfiniBand to the node, then NVLink, both at once); DeepEP. Leaves out: headers, and
+  /// the multiprocessors that the exchange takes from products.
+  [[nodiscard]] Seconds exchange(Bytes, const GroupShape&, const TokenChoices&, Derivation* why = nullptr) const;
   /// Largest share of a level's bandwidth that collectives reach.
   [[nodiscard]] double reach(std::size_t level) const { return nccl_ ? 1.0 : reach_[level]; }
   /// One message over level `level`.
@@ -206,7 +236,7 @@ class CollectiveCost {
   std::shared_ptr<const NcclCost> nccl_;  ///< where it prices
   std::vector<CollectiveAlgorithm> algorithms_;
   Seconds launch_;
-  double all_to_all_ = 1.0;  ///< factor of its time
+  double node_copies_ = 1.0;  ///< SoftwareCost::node_copies
   std::optional<MessageRate> messages_;
   Seconds message_latency_;
   bool serial_ = false;

@@ -77,7 +77,9 @@ std::shared_ptr<const CostModel::Devices> CostModel::devices_with(const ClusterS
              {},
              false,
              largest(cluster, calibration, SoftwareCost::overlap),
-             largest(cluster, calibration, SoftwareCost::tensor)};
+             largest(cluster, calibration, SoftwareCost::tensor),
+             largest(cluster, calibration, SoftwareCost::host_launch),
+             largest(cluster, calibration, SoftwareCost::weights_gather)};
   for (std::uint32_t k = 0; k < node_kinds(cluster); ++k) {
     const Calibration& own = calibration_of(calibration, k);
     of.kernels.emplace_back(orrery::device_of(cluster, k), own, cores > 1 && ranks_on_node > 1);
@@ -200,8 +202,16 @@ Seconds CostModel::collective(const Program& program, const Block& block, const 
                               std::uint32_t kind) const {
   const auto* c = std::get_if<Collective>(&op.action);
   ORRERY_ASSERT(c != nullptr);
-  const auto payload = Bytes::of(static_cast<double>(payload_bytes(program, block, op)));
+  const auto payload = Bytes::of(sent_share(op) * static_cast<double>(payload_bytes(program, block, op)));
   return collective(c->kind, payload, program[c->group], c->width, why, kind);
+}
+
+double CostModel::sent_share(const Op& op) const {
+  const auto* c = std::get_if<Collective>(&op.action);
+  const bool gathers =
+      c != nullptr && c->kind == Collective::Kind::all_gather && op.lane.kind == LaneKind::collective &&
+      (op.lane.index == gather_lane || op.lane.index == all_lane || op.lane.index == index(Axis::data));
+  return gathers ? weights_gather() : 1.0;
 }
 
 Seconds CostModel::collective(Collective::Kind of, Bytes payload, const Group& group, std::uint32_t width,
@@ -248,6 +258,18 @@ Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group&
                                       : priced(group_shapes(group, mesh_, placement_, devices_->cluster)));
   if (why != nullptr) why->made(NumberBy::product, 2, std::string(name_of(kind)), time);
   return time;
+}
+
+Seconds CostModel::exchange(Bytes payload, const Group& group, const TokenChoices& t, std::uint32_t kind,
+                            Derivation* why) const {
+  if (kinds() > 1) return collective(Collective::Kind::all_to_all, payload, group, 0, why, kind);
+  const std::vector<GroupShape> shapes = shapes_of(group);
+  Seconds worst;
+  for (const GroupShape& shape : shapes) {
+    worst = std::max(worst, devices_->collectives.exchange(payload, shape, t, why));
+  }
+  if (why != nullptr && shapes.size() > 1) why->made(NumberBy::largest, shapes.size(), "slowest group", worst);
+  return worst;
 }
 
 CollectiveCost::Choice CostModel::choice(Collective::Kind kind, Bytes payload, const GroupShape& shape) const {

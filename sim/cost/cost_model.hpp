@@ -69,6 +69,8 @@ class CostModel {
   /// Price of a kernel that reads and writes `touched` bytes.
   [[nodiscard]] Seconds kernel(const Kernel&, Bytes touched, Derivation* why = nullptr,
                                std::uint32_t kind = any_kind) const;
+  /// Share of a Collective's bytes that are sent: below 1 for weights in fewer bits than the Program's.
+  [[nodiscard]] double sent_share(const Op&) const;
   /// Price of a Collective op: that of the slowest of all groups of its kind, where node boundaries make them differ.
   /// With a `kind` it is the price for ranks on such nodes: the slowest of the groups that reach these nodes, or reach
   /// others of which one does, and so on.
@@ -79,6 +81,10 @@ class CostModel {
   /// group.
   [[nodiscard]] Seconds collective(Collective::Kind, Bytes payload, const Group&, std::uint32_t width,
                                    Derivation* why = nullptr, std::uint32_t kind = any_kind) const;
+  /// Price of an all-to-all of tokens and experts over a whole group (CollectiveCost::exchange): the slowest of all
+  /// groups of its kind. Where nodes are of several kinds each choice is a message of its own.
+  [[nodiscard]] Seconds exchange(Bytes payload, const Group&, const TokenChoices&, std::uint32_t kind = any_kind,
+                                 Derivation* why = nullptr) const;
   /// The choice that `collective` makes for one shape.
   [[nodiscard]] CollectiveCost::Choice choice(Collective::Kind, Bytes payload, const GroupShape&) const;
   /// One message of an Exchange between two ranks.
@@ -112,6 +118,10 @@ class CostModel {
   [[nodiscard]] std::optional<CoreSharing> core_sharing() const { return sharing_; }
   /// Time that compute loses for each second of collectives beside it (SoftwareCost::overlap).
   [[nodiscard]] double overlap_loss() const { return devices_->overlap_loss; }
+  /// Seconds of the host for each kernel or collective (SoftwareCost::host_launch).
+  [[nodiscard]] double host_launch() const { return devices_->host_launch; }
+  /// Factor for the bytes of gathered weights (SoftwareCost::weights_gather).
+  [[nodiscard]] double weights_gather() const { return devices_->weights_gather; }
   /// Factor for collectives over these axes (SoftwareCost::tensor).
   [[nodiscard]] double collective_factor(const AxisList& axes) const {
     return axes.count == 1 && axes.axis[0] == Axis::tensor ? devices_->tensor_factor : 1.0;
@@ -142,6 +152,8 @@ class CostModel {
     bool disk_measured = false;                            ///< the cluster's disk has the calibration's rates
     double overlap_loss = 0.0;
     double tensor_factor = 1.0;  ///< of collectives along the tensor axis
+    double host_launch = 0.0;    ///< s
+    double weights_gather = 1.0;
   };
   static std::shared_ptr<const Devices> devices_with(const ClusterSpec&, const Calibration&,
                                                      std::uint32_t ranks_on_node);

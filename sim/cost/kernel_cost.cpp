@@ -114,7 +114,6 @@ KernelCost::KernelCost(const DeviceSpec& device, const Calibration& calibration,
       compute_slowdown_(busy ? calibration.busy_compute_slowdown : 1.0),
       memory_slowdown_(busy ? calibration.busy_memory_slowdown : 1.0),
       software_(calibration.software) {
-  launch_ += Seconds::of(software_[SoftwareCost::kernel_gap]);
   for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::f8}) {
     peak_[static_cast<std::size_t>(type)] = peak_of(device, type);
   }
@@ -153,11 +152,7 @@ const RateTable* KernelCost::rate(KernelKind kind, DType type, bool dropout) con
 FlopRate KernelCost::peak(DType type) const { return peak_[static_cast<std::size_t>(type)]; }
 
 void KernelCost::tell_launch(Derivation& why) const {
-  const Seconds gap = Seconds::of(software_[SoftwareCost::kernel_gap]);
-  why.given("gap before a kernel", launch_ - gap, NumberSource::calibration, "launch");
-  if (gap.base() == 0.0) return;
-  why.given("gap of the program", gap, NumberSource::software, "kernel_gap");
-  why.made(NumberBy::sum, 2, "launch", launch_);
+  why.given("gap before a kernel", launch_, NumberSource::calibration, "launch");
 }
 
 /// The rate of arithmetic must be noted before it.
@@ -392,12 +387,16 @@ Seconds KernelCost::bytes(KernelKind kind, DType type, Bytes traffic, bool dropo
     }
     return time;
   }
-  const double times = software_[passes_as(kind)];
+  // A bias for the rows of each expert is summed in passes of its own.
+  const double own = kind == KernelKind::expert_bias_backward ? software_[SoftwareCost::expert_bias] : 1.0;
+  const double times = own * software_[passes_as(kind)];
   Seconds time = memory_slowdown_ * memory_time(times * traffic, bandwidth_, memory_efficiency_);
   std::size_t parts = 2;
   if (why != nullptr) {
-    why->given("passes of the program", times, NumberSource::software, std::string(name_of(passes_as(kind))));
-    why->made(NumberBy::product, 2, "bytes moved", times * traffic);
+    why->given("passes of the program", software_[passes_as(kind)], NumberSource::software,
+               std::string(name_of(passes_as(kind))));
+    why->given("passes for a bias", own, NumberSource::software, own == 1.0 ? "none of an expert's" : "expert_bias");
+    why->made(NumberBy::product, 3, "bytes moved", times * traffic);
     why->given("memory_efficiency", memory_efficiency_, NumberSource::calibration, "memory_efficiency");
     why->given("memory bandwidth", bandwidth_, NumberSource::device, "memory_bandwidth");
     why->made(NumberBy::quotient, 3, "memory", memory_time(times * traffic, bandwidth_, memory_efficiency_));
@@ -440,13 +439,29 @@ Seconds KernelCost::expert_products(const Kernel& k, Bytes touched, Derivation* 
   GemmShape s{k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b, k.batch};
   std::uint64_t& rows = k.options.transpose_a ? s.depth : s.rows;
   rows = (rows + k.batch - 1) / k.batch;
-  const double factor = software_[SoftwareCost::expert_gemm];
   const Seconds gap = Seconds::of(software_[SoftwareCost::expert_gap]);
-  if (why != nullptr) why->given("factor of the program", factor, NumberSource::software, "expert_gemm");
-  const Seconds time = factor * gemm(s, k.compute, touched, why);
+  Seconds time = gemm(s, k.compute, touched, why);
   const Seconds launches = static_cast<double>(k.batch) * gap;
+  const double passes = k.options.bias ? software_[SoftwareCost::expert_bias] - 1.0 : 0.0;
+  if (passes > 0.0) {
+    const Bytes once = Bytes::of(2.0 * static_cast<double>(size_of(DType::bf16)) * static_cast<double>(k.rows) *
+                                 static_cast<double>(k.columns));
+    const Seconds added = memory_time(passes * once, bandwidth_, memory_efficiency_);
+    time += added;
+    if (why != nullptr) {
+      why->given("passes beside the product", passes, NumberSource::software, "expert_bias, less one");
+      why->given("bytes of a pass", once, NumberSource::program, "rows of all experts, read and written");
+      why->given("memory_efficiency", memory_efficiency_, NumberSource::calibration, "memory_efficiency");
+      why->given("memory bandwidth", bandwidth_, NumberSource::device, "memory_bandwidth");
+      why->made(NumberBy::product, 2, "rate", memory_efficiency_ * bandwidth_);
+      DerivedNumber rate = why->take();
+      why->made(NumberBy::product, 2, "bytes", passes * once);
+      why->put(std::move(rate));
+      why->made(NumberBy::quotient, 2, "bias of the experts", added);
+      why->made(NumberBy::sum, 2, "with its bias", time);
+    }
+  }
   if (why != nullptr) {
-    why->made(NumberBy::product, 2, "grouped product", time);
     why->given("experts", static_cast<double>(k.batch), NumberSource::program);
     why->given("launch of an expert's product", gap, NumberSource::software, "expert_gap");
     why->made(NumberBy::product, 2, "launches", launches);

@@ -13,7 +13,8 @@ Bandwidth bandwidth_at(const LinkCost& link, Bytes message, Derivation* why) {
     const double share = link.efficiency / link.slower / link.pairs;
     why->given("efficiency", link.efficiency, NumberSource::calibration,
                fmt::format("level_efficiency of level {}", link.level));
-    why->given("slowdown by the program", link.slower, NumberSource::software, link.level == 0 ? "link" : "network");
+    why->given("slowdown by the program", link.slower, link.level == 0 ? NumberSource::formula : NumberSource::software,
+               link.level == 0 ? "1 inside a node" : "network");
     why->given("pairs", link.pairs, NumberSource::calibration, "nccl pairs");
     why->made(NumberBy::quotient, 3, "share of the link", share);
     why->given("bandwidth", rate / share, NumberSource::cluster,

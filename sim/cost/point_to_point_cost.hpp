@@ -17,7 +17,7 @@ struct LinkCost {
   std::optional<SwitchSum> switches{};  ///< whether they add what they pass on
   // Ratio of `bandwidth` and `rates` to the level's own: efficiency / slower / pairs.
   double efficiency = 1.0;  ///< Calibration::level_efficiency
-  double slower = 1.0;      ///< SoftwareCost::link or network
+  double slower = 1.0;      ///< SoftwareCost::network; 1 inside a node
   double pairs = 1.0;       ///< LinkCurve::pairs
   std::size_t level = 0;    ///< of the cluster's network
   friend bool operator==(const LinkCost&, const LinkCost&) = default;

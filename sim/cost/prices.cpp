@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/kernel_table.hpp"
 
 namespace orrery {
 
@@ -78,19 +79,39 @@ Picoseconds whole(Seconds s) {
   return picoseconds(s);
 }
 
+/// How the tokens of the Program's mixture choose.
+TokenChoices choices_of(const Program& program) {
+  for (const Block& block : program.blocks) {
+    for (const Kernel& k : block.kernels) {
+      if (k.kind != KernelKind::route_tokens && k.kind != KernelKind::choose_experts) continue;
+      return {k.batch, std::max<std::uint32_t>(1, k.kv_heads), k.kv_heads == 0 ? 1U : k.head_dim};
+    }
+  }
+  return {};
+}
+
+/// Whether rows go to experts or come back.
+bool is_exchange(const Program& program, const Collective& c) {
+  const AxisList& axes = program[c.group].axes;
+  return c.kind == Collective::Kind::all_to_all && c.width == 0 && axes.count == 1 && axes.axis[0] == Axis::expert;
+}
+
 /// Remembers times of collectives of one Program that were asked for before: blocks of many stages, and the steps of a
 /// ring, send as much to as many.
 class KnownCollectives {
  public:
   KnownCollectives(const CostModel& costs, const Program& program) : costs_(costs), program_(program) {}
 
-  Seconds time(const Block& block, const Op& op, const Collective& c, std::uint32_t kind) {
-    const Asked asked{c.kind, c.group, c.width, kind, payload_bytes(program_, block, op)};
+  Seconds time(const Block& block, const Op& op, const Collective& c, std::uint32_t kind, const TokenChoices& choices) {
+    const double sent = costs_.sent_share(op) * static_cast<double>(payload_bytes(program_, block, op));
+    const Asked asked{c.kind, c.group, c.width, kind, sent};
     const auto known =
         std::find_if(times_.begin(), times_.end(), [&](const auto& answer) { return answer.first == asked; });
     if (known != times_.end()) return known->second;
-    const auto payload = Bytes::of(static_cast<double>(asked.payload));
-    const Seconds time = costs_.collective(c.kind, payload, program_[c.group], c.width, nullptr, kind);
+    const Bytes payload = Bytes::of(sent);
+    const Seconds time = is_exchange(program_, c)
+                             ? costs_.exchange(payload, program_[c.group], choices, kind)
+                             : costs_.collective(c.kind, payload, program_[c.group], c.width, nullptr, kind);
     times_.emplace_back(asked, time);
     return time;
   }
@@ -101,7 +122,7 @@ class KnownCollectives {
     GroupId group;
     std::uint32_t width;
     std::uint32_t kind;  ///< of nodes
-    std::uint64_t payload;
+    double payload;      ///< bytes
     friend bool operator==(const Asked&, const Asked&) = default;
   };
   const CostModel& costs_;
@@ -118,9 +139,13 @@ struct Alone {
   std::uint32_t kind = 0;
   Derivation* why = nullptr;
   KnownCollectives* known = nullptr;  ///< where nobody asks why
+  TokenChoices choices = {};
   Seconds operator()(const Compute&) const { return costs.compute(program, block, op, why, kind); }
   Seconds operator()(const Collective& c) const {
-    return known != nullptr ? known->time(block, op, c, kind) : costs.collective(program, block, op, why, kind);
+    if (known != nullptr) return known->time(block, op, c, kind, choices);
+    if (!is_exchange(program, c)) return costs.collective(program, block, op, why, kind);
+    const auto payload = Bytes::of(static_cast<double>(payload_bytes(program, block, op)));
+    return costs.exchange(payload, program[c.group], choices, kind, why);
   }
   Seconds operator()(const Copy&) const { return costs.copy(program, block, op, why, kind); }
   Seconds operator()(const Exchange&) const { return {}; }
@@ -137,10 +162,10 @@ bool runs_beside(const Op& op) {
 
 /// The cost of each op of a block by itself, for ranks on nodes of one kind.
 void alone_times(std::vector<Seconds>& alone, const Program& program, const Block& block, const CostModel& costs,
-                 std::uint32_t kind, KnownCollectives& known) {
+                 std::uint32_t kind, KnownCollectives& known, const TokenChoices& choices) {
   alone.clear();
   for (const Op& op : block.ops) {
-    alone.push_back(std::visit(Alone{costs, program, block, op, kind, nullptr, &known}, op.action));
+    alone.push_back(std::visit(Alone{costs, program, block, op, kind, nullptr, &known, choices}, op.action));
   }
 }
 
@@ -168,6 +193,59 @@ double compute_stretch(double loss, const Block& block, const std::vector<Second
     why->made(NumberBy::sum, 2, "collectives beside it", stretch);
   }
   return stretch;
+}
+
+/// Kernels and collectives that the host launches one by one for a block. An update of all parameters is a few launches
+/// however many tensors there are, and is not counted.
+double launches_of(const Block& block) {
+  double count = 0.0;
+  for (const Op& op : block.ops) {
+    if (const auto* compute = std::get_if<Compute>(&op.action)) {
+      const KernelKind kind = block.kernels[compute->kernel].kind;
+      if (op.lane.kind != LaneKind::compute || row_of(kind).traits.parameters || kind == KernelKind::fill) continue;
+      count += kind == KernelKind::attention_unfused_forward    ? 4.0
+               : kind == KernelKind::attention_unfused_backward ? 6.0
+                                                                : 1.0;
+    } else if (std::holds_alternative<Collective>(op.action) || std::holds_alternative<Exchange>(op.action)) {
+      count += 1.0;
+    }
+  }
+  return count;
+}
+
+/// Factor of a block's compute where the host is slower than the device:
+///
+///     f = max(1, (n h - W) / C)
+///
+///     n  launches of the block    h  seconds of the host for each    C  its compute
+///     W  its collectives that compute waits for, in which the host goes on
+///
+/// The host runs ahead of the device within a block, so only sums count. Source: derived. Leaves out: how far it is
+/// ahead when the block begins, and synchronisations in its middle.
+double host_stretch(double launch, const Block& block, const std::vector<Seconds>& alone, double stretch,
+                    Derivation* why = nullptr) {
+  if (launch <= 0.0) return 1.0;
+  double compute = 0.0, waits = 0.0;
+  for (std::size_t i = 0; i < block.ops.size(); ++i) {
+    if (block.ops[i].lane.kind == LaneKind::compute) {
+      compute += stretch * alone[i].base();
+    } else if (std::holds_alternative<Collective>(block.ops[i].action) && !runs_beside(block.ops[i])) {
+      waits += alone[i].base();
+    }
+  }
+  const double count = launches_of(block);
+  if (compute <= 0.0 || count * launch - waits <= compute) return 1.0;
+  const double factor = (count * launch - waits) / compute;
+  if (why != nullptr) {
+    why->given("launches of the block", count, NumberSource::program, "block " + block.name);
+    why->given("host for each", Seconds::of(launch), NumberSource::software, "host_launch");
+    why->made(NumberBy::product, 2, "the host's time", Seconds::of(count * launch));
+    why->given("less collectives that are waited for", Seconds::of(-waits), NumberSource::formula);
+    why->made(NumberBy::sum, 2, "left for compute", Seconds::of(count * launch - waits));
+    why->given("the block's compute", Seconds::of(compute), NumberSource::formula);
+    why->made(NumberBy::quotient, 2, "bound by the host", factor);
+  }
+  return factor;
 }
 
 /// Bytes of a message.
@@ -211,6 +289,7 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
   };
   std::vector<bool> priced(program.blocks.size(), false);
   KnownCollectives known(costs, program);
+  const TokenChoices choices = choices_of(program);
   std::vector<Seconds> alone;                                // of the block at hand
   std::vector<double> ops_time(program.blocks.size(), 0.0);  // of one run
   double all = 0.0;
@@ -223,8 +302,9 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
       if (!priced[b]) {
         priced[b] = true;
         for (std::uint32_t kind = 0; kind < prices.kinds; ++kind) {
-          alone_times(alone, program, block, costs, kind, known);
-          const double stretch = compute_stretch(costs.overlap_loss(), block, alone);
+          alone_times(alone, program, block, costs, kind, known, choices);
+          double stretch = compute_stretch(costs.overlap_loss(), block, alone);
+          stretch *= host_stretch(costs.host_launch(), block, alone, stretch);
           double sum = 0.0;
           for (std::size_t i = 0; i < block.ops.size(); ++i) {
             const bool slowed = stretch > 1.0 && block.ops[i].lane.kind == LaneKind::compute;
@@ -281,14 +361,17 @@ DerivedNumber derive(const Program& program, const CostModel& costs, std::uint32
     return why.take();
   }
   const std::uint32_t kind = costs.kind_of(representative(program, rank_class));
-  const Seconds alone = std::visit(Alone{costs, program, block, op, kind, &why}, op.action);
+  const TokenChoices choices = choices_of(program);
+  const Seconds alone = std::visit(Alone{costs, program, block, op, kind, &why, nullptr, choices}, op.action);
   if (why.size() == 0) why.given("takes no time", Seconds{}, NumberSource::formula);
-  if (op.lane.kind == LaneKind::compute && costs.overlap_loss() > 0.0) {
+  if (op.lane.kind == LaneKind::compute && (costs.overlap_loss() > 0.0 || costs.host_launch() > 0.0)) {
     std::vector<Seconds> times;
     KnownCollectives known(costs, program);
-    alone_times(times, program, block, costs, kind, known);
+    alone_times(times, program, block, costs, kind, known, choices);
     const double stretch = compute_stretch(costs.overlap_loss(), block, times, &why);
     if (stretch > 1.0) why.made(NumberBy::product, 2, "with collectives beside it", stretch * alone);
+    const double host = host_stretch(costs.host_launch(), block, times, stretch, &why);
+    if (host > 1.0) why.made(NumberBy::product, 2, "as the host launches it", host * stretch * alone);
   }
   return why.take();
 }

@@ -18,7 +18,7 @@ inline SoftwareCosts random_software(std::uint64_t seed) {
       case SoftwareCost::quantize:
       case SoftwareCost::accumulate: out[cost] = 8.0 * share; break;
       case SoftwareCost::overlap: out[cost] = share; break;
-      case SoftwareCost::kernel_gap:
+      case SoftwareCost::host_launch:
       case SoftwareCost::expert_gap:
       case SoftwareCost::routing_gap:
       case SoftwareCost::step_gap: out[cost] = 20e-6 * share; break;

@@ -33,9 +33,7 @@ bool NcclCost::applies(const ClusterSpec& cluster, const Calibration& calibratio
 }
 
 NcclCost::NcclCost(const ClusterSpec& cluster, const Calibration& calibration)
-    : constants_(*calibration.nccl),
-      link_(calibration.software[SoftwareCost::link]),
-      network_(calibration.software[SoftwareCost::network]) {
+    : constants_(*calibration.nccl), network_(calibration.software[SoftwareCost::network]) {
   ORRERY_ASSERT(applies(cluster, calibration) && cluster.levels.size() <= bandwidth_.size(), cluster.levels.size());
   for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
     bandwidth_[l] = cluster.levels[l].bandwidth;
@@ -98,7 +96,7 @@ std::optional<NcclCost::Price> NcclCost::price(Collective::Kind kind, Bytes payl
   if (!choice) choice = nccl_choice(*collective, t, payload, all_but(NcclAlgorithm::ring));
   ORRERY_ASSERT(choice.has_value());
   const bool within = t.nodes == 1;
-  const double slower = within ? link_ : network_;
+  const double slower = within ? 1.0 : network_;
   const Seconds modelled = choice->time + (slower - 1.0) * choice->moving;
   const Seconds time = on_links(within ? constants_.node : constants_.network, modelled);
   // The time that the bytes do not explain is waiting, which loads no link.
@@ -111,7 +109,7 @@ std::optional<NcclCost::Price> NcclCost::price(Collective::Kind kind, Bytes payl
 void NcclCost::tell(Derivation& why, const NcclTopology& t, const NcclChoice& choice, Bytes payload,
                     const Price& price) const {
   const bool within = t.nodes == 1;
-  const double slower = within ? link_ : network_;
+  const double slower = within ? 1.0 : network_;
   const LinkCurve& curve = within ? constants_.node : constants_.network;
   const std::string key = within ? "nccl.node." : "nccl.network.";
   const std::string way = fmt::format("{}, {}", name_of(price.algorithm), name_of(price.protocol));
@@ -120,7 +118,8 @@ void NcclCost::tell(Derivation& why, const NcclTopology& t, const NcclChoice& ch
     why.given("latency of its steps", choice.time - choice.moving, NumberSource::nccl,
               fmt::format("{}: {} ranks on {} domains", way, t.ranks, t.nodes));
     why.given("payload", payload, NumberSource::program, "of the whole vector");
-    why.given("slowdown by the program", slower, NumberSource::software, within ? "link" : "network");
+    why.given("slowdown by the program", slower, within ? NumberSource::formula : NumberSource::software,
+              within ? "1 inside a node" : "network");
     why.made(NumberBy::product, 2, "payload", slower * payload);
     why.given(
         "rate of NCCL's model", payload.base() > 0.0 ? payload / choice.moving : choice.way.bandwidth,

@@ -57,7 +57,7 @@ class NcclCost {
   std::array<bool, GroupShape::max_levels> sharp_{};  ///< switches of the level reduce
   std::vector<ChannelGraph> found_;
   std::size_t domain_ = 1;  ///< levels of a domain
-  double link_ = 1.0, network_ = 1.0;
+  double network_ = 1.0;
 
   void tell(Derivation&, const NcclTopology&, const NcclChoice&, Bytes payload, const Price&) const;
 };

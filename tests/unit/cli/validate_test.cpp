@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/program_run.hpp"
@@ -59,6 +60,44 @@ TEST_CASE("validate refuses tables and drawings that are none", "[unit][cli]") {
   CHECK(validate(table + " -o " + table).status == 2);
 }
 
+TEST_CASE("validate --explain takes a row's prediction apart, and its parts make the step", "[unit][cli]") {
+  const std::string row = "korthikanti-t5-megatron-22B-full";
+  const Ran text = validate(table + " --explain " + row);
+  CHECK(text.status == 0);
+  for (const char* part : {"measured", "Where a rank's step goes", "gemm", "would be"}) {
+    CAPTURE(part);
+    CHECK(text.out.find(part) != std::string::npos);
+  }
+  const json out = json::parse(validate(table + " --json --explain " + row).out);
+  const double parts =
+      out["compute_s"].get<double>() + out["exposed_collectives_s"].get<double>() + out["bubble_s"].get<double>();
+  // Sums of whole picoseconds over a second.
+  CHECK(parts == Approx(out["predicted"].get<double>()).epsilon(1e-9));
+  // With its constant moved to `would_be`, the step is the measured one, as far as the step follows a power of it.
+  for (const json& c : out["constants"]) {
+    if (!c.contains("would_be")) continue;
+    const double moved =
+        std::pow(c["would_be"].get<double>() / c["value"].get<double>(), c["elasticity"].get<double>());
+    CHECK(out["predicted"].get<double>() * moved == Approx(out["measured"].get<double>()));
+  }
+  const Ran unknown = validate(table + " --explain korthikanti-t5-megatron-22B-ful");
+  CHECK(unknown.status == 2);
+  CHECK(unknown.err.find("Nearest: korthikanti-t5-megatron-22B-full") != std::string::npos);
+}
+
+TEST_CASE("validate --constants lists every constant with its prior and its runs", "[unit][cli]") {
+  const json out = json::parse(validate("--constants --json").out);
+  std::size_t fitted = 0;
+  for (const json& c : out["constants"]) {
+    fitted += c["spread"].get<double>() > 0.0 ? 1 : 0;
+    CHECK(c["prior"].get<double>() > 0.0);
+    CHECK_FALSE(c["runs"].empty());
+  }
+  const Ran text = validate("--constants");
+  CHECK(text.out.find(std::to_string(fitted) + " fitted, ") != std::string::npos);
+  CHECK(validate("--constants --by gpu").status == 2);
+}
+
 TEST_CASE("calibrate --from writes no constants that are worse than those before", "[unit][cli]") {
   const TemporaryFolder folder;
   // The table has three of the rows that the shipped constants were fitted to; a fit to them alone knows less.
@@ -68,7 +107,7 @@ TEST_CASE("calibrate --from writes no constants that are worse than those before
   CHECK(ran.status == 1);
   for (const char* part :
        {"each without its architecture and size", "each without its training program", "each without its device",
-        "36 free constants, 3 runs", "Nothing was written: the new constants are worse."}) {
+        "37 free constants, 3 runs", "Nothing was written: the new constants are worse."}) {
     CAPTURE(part);
     CHECK(ran.out.find(part) != std::string::npos);
   }

@@ -40,24 +40,49 @@ TEST_CASE("a framework is its name and its release, not what a cell begins with"
   CHECK(program("NeMo 25.02/25.04 (dgxc v25.04.02)") == "nemo");
   CHECK(program("NeMo") == "nemo");
   CHECK(program("NeMo 25.09") == "megatron-bridge-25.09");
-  CHECK(program("NeMo 25.09 (MLPerf v5.1)") == "megatron-bridge-25.09");
-  CHECK(program("NeMo container 26.04.01 (Megatron-Bridge/Core)") == "megatron-bridge-25.09");
+  CHECK(program("NeMo 25.09 (MLPerf v5.1)") == "mlperf-5.1");
+  CHECK(program("NeMo 24.04 (MLPerf v4.0)") == "nemo-mlperf");
+  CHECK(program("NeMo container 25.11 (dgxc v25.12)") == "megatron-bridge-25.11");
+  CHECK(program("NeMo container 26.04.01 (Megatron-Bridge/Core)") == "megatron-bridge-25.11");
   CHECK(program("NeMo container 26.06.01 (Megatron-Bridge/Core)") == "megatron-bridge-26.06");
   CHECK(program("Megatron-LM (2022)") == "megatron-lm-2022");
   CHECK(program("Megatron-LM 6985e589 (sc21 README), pytorch:20.12-py3, DDP-impl torch") == "megatron-lm-2022");
   CHECK(program("Megatron-LM main @d98e8a64dd") == "megatron-core");
   CHECK(program("Megatron-LM 23e00ed0, torch 2.10.0a0 nv26.01, TE 2.11.0+c188b533") == "megatron-core");
   CHECK(program("Megatron-Core r0.8.0") == "megatron-core");
+  CHECK(program("Megatron-Core (examples/llama)") == "nemo");
+  CHECK(program("Megatron-SWIFT") == "nemo");
+  CHECK(program("InternEvo 2024-03") == "internevo");
+  CHECK(program("fms-fsdp (PyTorch FSDP, compile)") == "torchtitan");
+  CHECK(program("AutoModel (PyTorch FSDP2 + TE)") == "automodel");
+  CHECK(program("DeepSpeed ZeRO-2 (ms-swift)") == "deepspeed");
+  CHECK(program("nanotron 2024-07") == "nanotron");
   CHECK(program("Megatron-DeepSpeed (Feb 2022)") == "megatron-deepspeed-2022");
   CHECK(program("torchtitan 820504e torch 38410cf9 (2025-06)") == "torchtitan");
   CHECK(program("torchtitan 0.0.2 / torch 2.7.0a0") == "torchtitan");
   CHECK(program("llm-foundry/Composer FSDP, mixed_precision=PURE") == "llm-foundry");
   CHECK(program("MaxText 25.01 (JAX)").empty());  // priced by what all programs have in common
-  for (const char* other :
-       {"", "NeMo AutoModel", "NeMo-RL", "NeMo RL 25.07", "NeMo-Aligner 0.5", "NeMoX", "NeMo 2.0", "NeMo 25.04/25.09",
-        "NeMo container", "NeMo 24.07 (FSDP)", "Megatron-LM", "Megatron-LM 2025", "Megatron-LM deadbeef0",
-        "Megatron-LM main (ROCm)", "Megatron-LM-DeepSpeed", "torchtitan + FlexAttention", "llm-foundry",
-        "MaxText (TPU)", "Megatron-DeepSpeed (2024)"}) {
+  for (const char* other : {"",
+                            "NeMo AutoModel (JAX)",
+                            "DeepSpeed (Ulysses)",
+                            "InternEvo (2D)",
+                            "NeMo-RL",
+                            "NeMo RL 25.07",
+                            "NeMo-Aligner 0.5",
+                            "NeMoX",
+                            "NeMo 2.0",
+                            "NeMo 25.04/25.09",
+                            "NeMo container",
+                            "NeMo 24.07 (FSDP)",
+                            "Megatron-LM",
+                            "Megatron-LM 2025",
+                            "Megatron-LM deadbeef0",
+                            "Megatron-LM main (ROCm)",
+                            "Megatron-LM-DeepSpeed",
+                            "torchtitan + FlexAttention",
+                            "llm-foundry",
+                            "MaxText (TPU)",
+                            "Megatron-DeepSpeed (2024)"}) {
     CAPTURE(other);
     CHECK(program(other) == "not understood");
   }
@@ -95,8 +120,9 @@ TEST_CASE("recomputation and precision are what the whole cell says", "[unit][va
   CHECK(read_recompute("selective") == RecomputeCell::selective);
   CHECK(read_recompute("selective (attention core)") == RecomputeCell::attention);
   CHECK(read_recompute("selective (per-op SAC)") == RecomputeCell::by_operation);
+  CHECK(read_recompute("selective (remat minimal_flash)") == RecomputeCell::none);  // it keeps all products
   for (const char* other :
-       {"selective + mlp", "selective (attention, 4 of 12 layers)", "selective (remat minimal_flash)",
+       {"selective + mlp", "selective (attention, 4 of 12 layers)", "selective (save_dot_with_context_except_mlp)",
         "full (4 of 12 layers)", "none?", "selective (attention core", "block"}) {
     CAPTURE(other);
     CHECK_FALSE(read_recompute(other));
@@ -115,7 +141,9 @@ TEST_CASE("recomputation and precision are what the whole cell says", "[unit][va
   }
   CHECK(fp8("mxfp8") == std::string("blocks"));
   CHECK(fp8("fp8-mx") == std::string("blocks"));
-  for (const char* other : {"nvfp4", "bf16 + fp8 attention", "fp16/fp32", "fp8 (bf16 attention)", "bf16x3"}) {
+  CHECK(read_precision("nvfp4")->four_bits);
+  CHECK_FALSE(read_precision("mxfp8")->four_bits);
+  for (const char* other : {"nvfp4 (mixed)", "bf16 + fp8 attention", "fp16/fp32", "fp8 (bf16 attention)", "bf16x3"}) {
     CAPTURE(other);
     CHECK_FALSE(read_precision(other));
   }

@@ -176,13 +176,13 @@ TEST_CASE("a row that says too little, or what is not modelled, says why", "[uni
           r.mbs = {};
           r.precision = "";
         }) == "not published: mbs, precision");
-  CHECK(changed([](MeasuredRun& r) { r.precision = "nvfp4"; }) == "the precision nvfp4 is not modelled");
+  CHECK(changed([](MeasuredRun& r) { r.precision = "nvfp4 (mixed)"; }) ==
+        "the precision nvfp4 (mixed) is not modelled");
   CHECK(changed([](MeasuredRun& r) { r.zero = "Gemini"; }) == "the sharding \"Gemini\" is not modelled");
   CHECK(changed([](MeasuredRun& r) { r.recompute = "some"; }) == "the recomputation \"some\" is not modelled");
   CHECK(changed([](MeasuredRun& r) { r.recompute = "selective + mlp"; }) ==
         "the recomputation \"selective + mlp\" is not modelled");
-  CHECK(changed([](MeasuredRun& r) { r.framework = "NeMo AutoModel"; }) ==
-        "there is no rule for the framework NeMo AutoModel");
+  CHECK(changed([](MeasuredRun& r) { r.framework = "NeMo-RL"; }) == "there is no rule for the framework NeMo-RL");
   CHECK(changed([](MeasuredRun& r) { r.sp = "true"; }) == "sp is \"true\", which is neither yes nor no");
   CHECK(changed([](MeasuredRun& r) { r.activation = "relu"; }) == "the activation \"relu\" is not modelled");
   CHECK(changed([](MeasuredRun& r) { r.notes = "SFT or LoRA"; }) ==

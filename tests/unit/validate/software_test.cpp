@@ -44,6 +44,8 @@ TEST_CASE("a run priced by its program's name costs what the table's rows of it 
       {"NeMo 24.07", "nemo", "h100", "bf16", Precision::bf16},
       {"NeMo 24.12", "nemo", "h100", "fp8", Precision::fp8},
       {"NeMo container 25.09 (Megatron-Bridge)", "megatron-bridge-25.09", "h100", "bf16", Precision::bf16},
+      {"NeMo container 26.04 (Megatron-Bridge)", "megatron-bridge-25.11", "gb200", "mxfp8", Precision::fp8},
+      {"NeMo 25.04 (MLPerf v5.0)", "nemo-mlperf", "h100", "fp8", Precision::fp8},
       {"NeMo container 26.06 (Megatron-Bridge)", "megatron-bridge-26.06", "gb300", "mxfp8", Precision::fp8},
       {"torchtitan 9dec370", "torchtitan", "h100-96", "bf16", Precision::bf16},
       {"llm-foundry/Composer FSDP, mixed_precision=PURE", "llm-foundry", "a100-40", "bf16", Precision::bf16},
@@ -65,8 +67,11 @@ TEST_CASE("a run priced by its program's name costs what the table's rows of it 
 // The table says in words which program ran in each row; the files of costs name rows by id alone.
 TEST_CASE("measured runs of a program are those of the table that name it, and others are named", "[unit][validate]") {
   Diagnostics d;
-  const auto table = read_runs(std::filesystem::path(ORRERY_SOURCE_DIR) / "traces" / "measured" / "runs.csv", d);
-  REQUIRE(table);
+  const auto measured = std::filesystem::path(ORRERY_SOURCE_DIR) / "traces" / "measured";
+  auto table = read_runs(measured / "runs.csv", d);
+  const auto newer = read_runs(measured / "runs-2026.csv", d);
+  REQUIRE((table && newer));
+  table->insert(table->end(), newer->begin(), newer->end());
   const std::vector<CostFile> files = shipped_costs(shipped_library());
   for (const char* device : {"v100", "a100-80", "h100", "h100-96", "b200", "gb200", "gb300"}) {
     for (const TrainingProgram& program : training_programs()) {
@@ -98,8 +103,7 @@ TEST_CASE("measured runs of a program are those of the table that name it, and o
 
 TEST_CASE("runs of another program are not said to be of this one", "[unit][validate]") {
   CHECK(describe(chosen("torchtitan", "a100-80")) ==
-        "torchtitan; costs of all, ampere, eager-fsdp; none of its runs on this device was measured, but 74 of "
-        "llm-foundry");
+        "torchtitan; costs of all, ampere, eager-fsdp; 1 measured run of it, and 1 of deepspeed and 74 of llm-foundry");
   Software s;
   s.name = "nemo";
   s.chosen = true;
@@ -137,7 +141,7 @@ TEST_CASE("every device of a family has a usual program with an interval", "[uni
   }
   CHECK(chosen("auto", "h100").name == "nemo");
   CHECK(chosen("auto", "a100-80").name == "megatron-lm-2022");
-  CHECK(chosen("auto", "gb300").name == "megatron-bridge-25.09");
+  CHECK(chosen("auto", "gb300").name == "megatron-bridge-25.11");
 }
 
 TEST_CASE("without runs of a program on a device its interval is the widest that its keys have", "[unit][validate]") {
@@ -149,7 +153,7 @@ TEST_CASE("without runs of a program on a device its interval is the widest that
     CHECK(f.errors.high - f.errors.low <= s.errors->high - s.errors->low);
   }
   CHECK(describe(s) ==
-        "nemo; costs of all, nemo, transformer-engine, volta; none of its runs on this device was measured");
+        "nemo; costs of all, nemo-loop, nemo, transformer-engine, volta; none of its runs on this device was measured");
 }
 
 TEST_CASE("without files nothing is added, and a named program is refused", "[unit][validate]") {
