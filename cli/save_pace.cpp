@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/base/checkpoint_interval.hpp"
+#include "forecast/checkpoint_interval.hpp"
 
 namespace orrery {
 
@@ -23,6 +23,6 @@ Seconds SavePace::between_failures() const {
   return stated_.value_or(std::max(running_, step_time_ + save_time_) / static_cast<double>(failures_ + 1));
 }
 
-std::uint64_t SavePace::interval() const { return steps_between_saves(between_failures(), save(), step()); }
+std::uint64_t SavePace::interval() const { return best_steps(step(), save(), between_failures()); }
 
 }  // namespace orrery

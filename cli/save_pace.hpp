@@ -7,7 +7,7 @@
 
 namespace orrery {
 
-/// When a run saves so that failures cost it least: every steps_between_saves (core/base/checkpoint_interval.hpp), by
+/// When a run saves so that failures cost it least: every best_steps (forecast/checkpoint_interval.hpp), by
 /// the measured times of steps and saves. The first step is saved at once, which measures the first save.
 ///
 /// The time between failures is stated, or measured: a run of T with k failures counts as T / (k + 1), the inverse of
