@@ -151,3 +151,16 @@ TEST_CASE("without a spare a job waits, and with fewer replicas it goes on", "[u
   CHECK(goes_on["ettr"].get<double>() > waits["ettr"].get<double>() + 0.15);
   CHECK(goes_on["time"]["slower_steps_s"].get<double>() > 0.0);
 }
+
+TEST_CASE("--least takes the number of GPUs with the least of those tried", "[unit][cli]") {
+  for (const auto& [least, key] : {std::pair{"days", "wall_s"}, {"money", "money"}, {"energy", "energy_j"}}) {
+    CAPTURE(least);
+    const json j = answer("forecast llama-3-70b-8-dgx-h100 --tokens 200B --runs 0 --least " + std::string(least));
+    REQUIRE(j["other_sizes"].size() > 2);
+    double chosen = 0.0;
+    for (const json& other : j["other_sizes"]) {
+      if (other["gpus"] == j["gpus"]) chosen = other[key].get<double>();
+    }
+    for (const json& other : j["other_sizes"]) CHECK(other[key].get<double>() >= chosen);
+  }
+}
