@@ -53,6 +53,20 @@ double count_of(const std::string& text, const char* flag) {
   return *value;
 }
 
+double number_of(const std::string& text, const char* flag, double least, double most) {
+  double value = 0.0;
+  const char* const last = text.data() + text.size();
+  const auto [end, failure] = std::from_chars(text.data(), last, value);
+  if (failure != std::errc{} || end != last) {
+    refuse("cli.amount", fmt::format("{}: \"{}\" is no number", flag, escaped(text)));
+  }
+  if (!(value >= least && value <= most)) {
+    refuse("cli.amount", fmt::format("{} is out of range", flag),
+           {fmt::format("It is {}; from {} to {} is allowed.", escaped(text), least, most)});
+  }
+  return value;
+}
+
 Money money_of(const std::string& text, const char* flag) {
   std::string_view number = text, rest;
   if (number.starts_with('$')) number.remove_prefix(1);

@@ -10,6 +10,9 @@ namespace orrery {
 /// and what is not above 0 and at most 1e24; `flag` names it.
 [[nodiscard]] double count_of(const std::string& text, const char* flag);
 
+/// A number from `least` to `most`. Refuses (code cli.amount) all else.
+[[nodiscard]] double number_of(const std::string& text, const char* flag, double least, double most);
+
 /// Money: "$2M", "2M", "1.5M EUR", "900000 USD".
 struct Money {
   double amount = 0.0;

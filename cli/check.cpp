@@ -24,6 +24,7 @@
 #include "core/record/profile.hpp"
 #include "core/record/report_file.hpp"
 #include "core/spec/hf_config.hpp"
+#include "core/spec/power_spec.hpp"
 #include "core/spec/reliability_file.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
@@ -55,7 +56,8 @@ class CheckVerb final : public Verb {
   void declare(Command& c) override {
     c.positional(
         "FILE", file_,
-        "a model, workload, device, cluster, reliability, plan, calibration, config.json, report, trace, profile of "
+        "a model, workload, device, cluster, reliability, power, plan, calibration, config.json, report, trace, "
+        "profile of "
         "PyTorch, "
         "program, order of actions, fabric, lesson, table of measured runs, or launch file of another program");
     c.option("--gpus", flags_.gpus, "plans and clusters: number of devices", {1, max_devices});
@@ -138,6 +140,12 @@ class CheckVerb final : public Verb {
           return r->name + ", " +
                  (rate ? fmt::format("{} failures per 1,000 node-days ({})", rate->value, name_of(rate->basis))
                        : "rate of node failures unknown");
+        }
+        return {};
+      case FileKind::power:
+        if (const auto p = parse_power(text, file_, d)) {
+          return fmt::format("{}, {}", counted(p->devices.size(), "device"),
+                             counted(p->links.size(), "kind of link", "kinds of links"));
         }
         return {};
       case FileKind::plan:

@@ -19,7 +19,8 @@ std::string_view name_of(FileKind kind) {
     case FileKind::workload: return "workload";
     case FileKind::device: return "device";
     case FileKind::cluster: return "cluster";
-    case FileKind::reliability: return "reliability";
+    case FileKind::reliability: return "reliability file";
+    case FileKind::power: return "table of power";
     case FileKind::plan: return "plan";
     case FileKind::calibration: return "calibration";
     case FileKind::hf_config: return "Hugging Face config";
@@ -86,6 +87,7 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
   if (root->is_text("device")) return FileKind::calibration;
   if (root->has("device")) return FileKind::device;
   if (root->has("fabric")) return FileKind::fabric;
+  if (root->has("devices") || root->has("links")) return FileKind::power;
   return FileKind::unknown;
 }
 

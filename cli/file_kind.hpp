@@ -16,6 +16,7 @@ enum class FileKind : std::uint8_t {
   device,
   cluster,
   reliability,
+  power,
   plan,
   calibration,
   hf_config,

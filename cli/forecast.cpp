@@ -36,6 +36,8 @@ class ForecastVerb final : public Verb {
                  "planner finds the plan for --model on --cluster");
     c.option("--tokens", tokens_, "tokens to train on: 1T, 300B, 1.5e12");
     c.option("--by", by_, "the day by which it must end (2027-06-01): how many GPUs that takes");
+    c.choice("--least", least_, {"none", "days", "money", "energy"},
+             "try other numbers of GPUs, and take the one with the least");
     c.option("--from", from_, "the day on which it begins; default: today");
     c.option("--budget", budget_, "money to spend (\"$2M\"): how many tokens it buys");
     c.option("--cluster", cluster_, "cluster in place of the plan's: a name, a .toml file, or as h200:8x4");
@@ -94,14 +96,12 @@ class ForecastVerb final : public Verb {
     const double factor = batch_factor(subject.run.workload);
     const double tokens = tokens_ ? factor * count_of(*tokens_, "--tokens") : affordable(subject);
     ForecastAnswer answer = forecast_answer(subject, tokens, wishes_, flags_);
+    SizeWish size;
+    if (by_) size.within = std::chrono::duration<double>(date_of(*by_, "--by") - begin()).count();
+    if (least_ != "none") size.least = least_of(answer);
     ForecastSizes sizes;
-    if (by_) {
-      const std::chrono::duration<double> within = date_of(*by_, "--by") - begin();
-      sizes = forecast_sizes(answer, within.count(), wishes_, flags_, *power);
-    } else if (svg_) {
-      sizes = forecast_sizes(answer, std::nullopt, wishes_, flags_, *power);
-    }
-    return tell(sizes.in_time ? *sizes.in_time : answer, sizes.tried, !by_ || sizes.in_time, factor);
+    if (by_ || size.least || svg_) sizes = forecast_sizes(answer, size, wishes_, flags_, *power);
+    return tell(sizes.chosen ? *sizes.chosen : answer, sizes.tried, !by_ || sizes.chosen, factor);
   }
 
  private:
@@ -115,8 +115,8 @@ class ForecastVerb final : public Verb {
     if (!tokens_ && !budget_) {
       refuse("forecast.tokens", "--tokens is missing", {"--tokens 1T says for how long to train; --budget asks."});
     }
-    if (tokens_ && budget_) refuse("cli.flags", "--tokens and --budget exclude each other");
-    if (critical_ && curve_) refuse("cli.flags", "--critical-batch and --batch-curve exclude each other");
+    exclude(tokens_ && budget_, "--tokens and --budget");
+    exclude(critical_ && curve_, "--critical-batch and --batch-curve");
     if (curve_.has_value() != base_batch_.has_value()) {
       refuse("cli.flags", "--batch-curve and --base-batch go together", {"The curve was measured at a batch."});
     }
@@ -124,7 +124,8 @@ class ForecastVerb final : public Verb {
       refuse("cli.flags", "--budget says how many tokens it buys, whatever they are worth",
              {"--critical-batch and --batch-curve go with --tokens."});
     }
-    if (by_ && !tokens_) refuse("cli.flags", "--by needs --tokens");
+    exclude(by_ && least_ != "none", "--by and --least");
+    if ((by_ || least_ != "none") && !tokens_) refuse("cli.flags", "--by and --least need --tokens");
     if (by_ && !(date_of(*by_, "--by") > begin())) {
       refuse("cli.date", fmt::format("--by {} is not after the beginning", *by_),
              {fmt::format("It begins on {} (--from).", text_of(begin()))});
@@ -136,25 +137,11 @@ class ForecastVerb final : public Verb {
     if (plan_ && (wish_.batch > 0 || wish_.sequence > 0)) {
       refuse("cli.flags", "--batch and --seq go only without a plan", {"A plan has its own."});
     }
-    const auto positive = [](const char* flag, const std::optional<std::string>& text, double least, double most) {
-      if (!text) return;
-      const double value = number(*text, flag);
-      if (!(value >= least && value <= most)) {
-        refuse("cli.amount", fmt::format("{} is out of range", flag),
-               {fmt::format("It is {}; from {} to {} is allowed.", *text, least, most)});
-      }
-    };
-    positive("--grid", grid_, 0.0, 1e5);
-    positive("--pue", pue_, 1.0, 10.0);
+    static_cast<void>(electricity());
   }
 
-  static double number(const std::string& text, const char* flag) {
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    if (text.empty() || *end != '\0' || !std::isfinite(value)) {
-      refuse("cli.amount", fmt::format("{}: \"{}\" is no number", flag, escaped(text)));
-    }
-    return value;
+  static void exclude(bool both, const char* flags) {
+    if (both) refuse("cli.flags", fmt::format("{} exclude each other", flags));
   }
 
   [[nodiscard]] std::chrono::sys_days begin() const { return from_ ? date_of(*from_, "--from") : today(); }
@@ -166,9 +153,24 @@ class ForecastVerb final : public Verb {
       e.price_per_kwh = price.amount;
       e.currency = price.currency;
     }
-    if (grid_) e.grams_per_kwh = number(*grid_, "--grid");
-    if (pue_) e.pue = number(*pue_, "--pue");
+    if (grid_) e.grams_per_kwh = number_of(*grid_, "--grid", 0.0, 1e5);
+    if (pue_) e.pue = number_of(*pue_, "--pue", 1.0, 10.0);
     return e;
+  }
+
+  [[nodiscard]] SizeWish::Least least_of(const ForecastAnswer& a) const {
+    if (least_ == "days") return SizeWish::Least::days;
+    if (least_ == "money") {
+      if (!a.money())
+        refuse("forecast.price", "the least money needs the price of a GPU-hour", {"--price 2.50 gives it."});
+      return SizeWish::Least::money;
+    }
+    if (!a.joules()) {
+      refuse("forecast.power",
+             fmt::format("the least energy needs the power of {}", a.subject.run.cluster->device.name),
+             {"--power FILE gives it (docs/forecast.md)."});
+    }
+    return SizeWish::Least::energy;
   }
 
   /// Tokens that the batch needs over those of --tokens.
@@ -234,6 +236,10 @@ class ForecastVerb final : public Verb {
     }
     json["batch_factor"] = factor;
     text = batch_note_ + text;
+    if (least_ != "none") {
+      text = fmt::format("{} GPUs take the least {} of those tried.\n", a.inputs.gpus, least_) +
+             choices_text(a, choices) + "\n" + text;
+    }
     if (budget_) {
       json["budget"] = *budget_;
       text = fmt::format("{} buys {} tokens.\n\n", escaped(*budget_), short_count(a.inputs.tokens)) + text;
@@ -276,7 +282,7 @@ class ForecastVerb final : public Verb {
       critical_, curve_;
   std::optional<std::uint32_t> base_batch_;
   std::string batch_note_;
-  std::string saves_ = "blocking";
+  std::string saves_ = "blocking", least_ = "none";
   bool explain_ = false;
 };
 

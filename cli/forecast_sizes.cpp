@@ -11,9 +11,9 @@ namespace {
 
 class Sizes {
  public:
-  Sizes(const ForecastAnswer& base, std::optional<double> within, const ForecastWishes& wishes,
-        const CommonFlags& flags, const PowerTable& power)
-      : base_(base), within_(within), wishes_(wishes), flags_(flags), power_(power) {}
+  Sizes(const ForecastAnswer& base, const SizeWish& wish, const ForecastWishes& wishes, const CommonFlags& flags,
+        const PowerTable& power)
+      : base_(base), wish_(wish), wishes_(wishes), flags_(flags), power_(power) {}
 
   ForecastSizes find() {
     const std::uint64_t here = base_.inputs.gpus;
@@ -33,7 +33,7 @@ class Sizes {
   }
 
  private:
-  /// Looks at a number of GPUs; keeps the answer where it ends in time.
+  /// Looks at a number of GPUs; keeps the answer where it does what is wished. True where it ends in time.
   bool in_time(std::uint64_t gpus) {
     if (interrupted().load()) return false;
     progress_.show("other numbers of GPUs", ++looked_, 0);
@@ -45,9 +45,25 @@ class Sizes {
     const ForecastAnswer a = forecast_answer(*subject, tokens, quick(wishes_, base_.forecast.by_events), flags_);
     if (a.forecast.never_ends) return false;
     out_.tried.push_back({gpus, a.wall_s(), a.money(), a.joules()});
-    if (!within_ || a.wall_s() > *within_) return false;
-    out_.in_time = forecast_answer(*subject, tokens, wishes_, flags_);
+    if (wish_.least) {
+      const double amount = amount_of(a);
+      if (least_ && (amount > *least_ || (amount == *least_ && gpus > out_.chosen->inputs.gpus))) return false;
+      least_ = amount;
+    } else if (!wish_.within || a.wall_s() > *wish_.within) {
+      return false;
+    }
+    out_.chosen = forecast_answer(*subject, tokens, wishes_, flags_);
+    if (wish_.least) return false;  // others may have less
     return true;
+  }
+
+  [[nodiscard]] double amount_of(const ForecastAnswer& a) const {
+    switch (*wish_.least) {
+      case SizeWish::Least::days: return a.wall_s();
+      case SizeWish::Least::money: return *a.money();
+      case SizeWish::Least::energy: return *a.joules();
+    }
+    return 0.0;
   }
 
   /// Halves the way between a number that is too small and one that is large enough, in whole nodes and replicas.
@@ -63,20 +79,21 @@ class Sizes {
   }
 
   const ForecastAnswer& base_;
-  std::optional<double> within_;
+  const SizeWish& wish_;
   const ForecastWishes& wishes_;
   const CommonFlags& flags_;
   const PowerTable& power_;
   ForecastSizes out_;
   Progress progress_;
   std::uint64_t looked_ = 0;
+  std::optional<double> least_;
 };
 
 }  // namespace
 
-ForecastSizes forecast_sizes(const ForecastAnswer& base, std::optional<double> within, const ForecastWishes& wishes,
+ForecastSizes forecast_sizes(const ForecastAnswer& base, const SizeWish& wish, const ForecastWishes& wishes,
                              const CommonFlags& flags, const PowerTable& power) {
-  return Sizes(base, within, wishes, flags, power).find();
+  return Sizes(base, wish, wishes, flags, power).find();
 }
 
 }  // namespace orrery

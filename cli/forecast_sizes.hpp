@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -7,17 +8,23 @@
 
 namespace orrery {
 
-/// The same run on other numbers of GPUs.
-struct ForecastSizes {
-  std::vector<ForecastChoice> tried;  ///< that fit and end, ascending
-  /// The least of them that ends within the time asked for; unset: none does, or no time was asked for.
-  std::optional<ForecastAnswer> in_time;
+/// What is wanted of another number of GPUs.
+struct SizeWish {
+  enum class Least : std::uint8_t { days, money, energy };
+  std::optional<double> within;  ///< seconds: the fewest GPUs that end in time
+  std::optional<Least> least;    ///< the number with the least of this; fewer GPUs where two have as much
 };
 
-/// Tries an eighth to 64 times the GPUs, halves and doubles with three quarters between them. With `within` seconds it
-/// stops at the first that ends in time, and closes in from the last that does not, node by node or replica by replica.
+/// The same run on other numbers of GPUs.
+struct ForecastSizes {
+  std::vector<ForecastChoice> tried;     ///< that fit and end, ascending
+  std::optional<ForecastAnswer> chosen;  ///< by the wish; unset: none does it, or nothing was wished
+};
+
+/// Tries an eighth to 64 times the GPUs, halves and doubles with three quarters between them. With `within` it stops
+/// at the first that ends in time, and closes in from the last that does not, node by node or replica by replica.
 /// Draws its own progress; ends early when interrupted().
-[[nodiscard]] ForecastSizes forecast_sizes(const ForecastAnswer&, std::optional<double> within, const ForecastWishes&,
+[[nodiscard]] ForecastSizes forecast_sizes(const ForecastAnswer&, const SizeWish&, const ForecastWishes&,
                                            const CommonFlags&, const PowerTable&);
 
 }  // namespace orrery

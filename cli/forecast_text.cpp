@@ -60,6 +60,7 @@ std::string figures(const ForecastAnswer& a) {
     const Electricity& e = a.electricity;
     std::string note = fmt::format("{:.0f} W a device at most",
                                    a.step_joules() / a.inputs.step.base() / static_cast<double>(a.inputs.gpus));
+    for (const std::string& what : s.energy->unknown) note += fmt::format("; {} is unknown", what);
     if (e.pue != 1.0) note += fmt::format("; times {:g} for the building", e.pue);
     out += line("energy", energy_text(*joules), note);
     if (e.price_per_kwh) {

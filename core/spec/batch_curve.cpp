@@ -80,11 +80,15 @@ std::optional<BatchCurve> parse_batch_curve(const std::string& text, const std::
       if (at < cells.size()) values[i] = number_of(cells[at]);
     }
     const double before = curve.rows.empty() ? 0.0 : curve.rows.back().progress;
-    const bool good =
-        values[0] && values[1] && values[2] && *values[0] > before && *values[1] > 0.0 && *values[2] >= 0.0;
+    constexpr double most = 1e15;
+    const bool good = values[0] && values[1] && values[2] && *values[0] > before && *values[0] <= most &&
+                      *values[1] > 0.0 && *values[2] >= 0.0 && base_batch * *values[2] / *values[1] <= most;
     if (!good) {
-      d.error_at(origin, {number, 1}, "batch.curve", "this row of the curve cannot be used",
-                 {fmt::format("Progress ascends from {:g}, grad_sqr is above 0, grad_var at least 0.", before)});
+      d.error_at(
+          origin, {number, 1}, "batch.curve", "this row of the curve cannot be used",
+          {fmt::format(
+              "Progress ascends from {:g}, grad_sqr is above 0, grad_var at least 0; a noise scale is at most 1e15.",
+              before)});
       return std::nullopt;
     }
     curve.rows.push_back({*values[0], base_batch * *values[2] / *values[1]});

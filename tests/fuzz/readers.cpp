@@ -14,8 +14,10 @@
 #include "core/record/chrome_trace.hpp"
 #include "core/record/profiled_step.hpp"
 #include "core/record/report_file.hpp"
+#include "core/spec/batch_curve.hpp"
 #include "core/spec/hf_config.hpp"
 #include "core/spec/library.hpp"
+#include "core/spec/power_spec.hpp"
 #include "core/spec/reliability_file.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
@@ -76,6 +78,18 @@ std::string reliability(std::string_view bytes) {
   const auto value = parse_reliability(std::string(bytes), "fuzz.toml", diagnostics);
   if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
   return parse_reliability(write_reliability(*value), "again.toml", again) == value ? "" : "does not read back equal";
+}
+
+std::string power(std::string_view bytes) {
+  Diagnostics diagnostics;
+  return verdict(parse_power(std::string(bytes), "fuzz.toml", diagnostics), diagnostics);
+}
+
+std::string batch_curve(std::string_view bytes) {
+  Diagnostics diagnostics;
+  const auto value = parse_batch_curve(std::string(bytes), "fuzz.csv", 32, diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  return value->steps_at(64) <= value->steps_at(32) ? "" : "a larger batch takes more steps";
 }
 
 std::string hf_config(std::string_view bytes) {
@@ -293,6 +307,8 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"workload", workload, {"tests/fuzz/seeds/workload"}, ".toml"},
       {"cluster", cluster, {"models/cluster"}, ".toml"},
       {"reliability", reliability, {"models/reliability"}, ".toml"},
+      {"power", power, {"models"}, ".toml"},
+      {"batch_curve", batch_curve, {"tests/fuzz/seeds/batch_curve"}, ".csv"},
       {"hf_config",
        hf_config,
        {"models/hf/llama-3-70b", "models/hf/deepseek-v3", "tests/fuzz/seeds/hf_config"},

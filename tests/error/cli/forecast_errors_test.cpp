@@ -32,6 +32,7 @@ TEST_CASE("cli.amount: what is no amount", "[error]") {
   CHECK(refused(eight + "--budget '$2M EUR'") ==
         "error: --budget: \"$2M EUR\" is no amount above 0 [cli.amount]\n"
         "  \"$2M\", 2M and \"1.5M EUR\" are right. At most 1e15.\n");
+  CHECK(refused(eight + "--tokens 1T --grid much") == "error: --grid: \"much\" is no number [cli.amount]\n");
   CHECK(refused(eight + "--tokens 1T --pue 0.9") ==
         "error: --pue is out of range [cli.amount]\n  It is 0.9; from 1 to 10 is allowed.\n");
 }
@@ -52,6 +53,12 @@ TEST_CASE("forecast.price: a budget without a price, or in another currency", "[
   CHECK(refused(eight + "--budget '2M EUR'") ==
         "error: the budget is in EUR and the price in USD [forecast.price]\n"
         "  --price \"2.20 EUR\" gives a price in another currency.\n");
+}
+
+TEST_CASE("forecast.power: the least energy of a device whose power is unknown", "[error]") {
+  CHECK(refused("forecast demo-2x2x2 --tokens 1M --least energy") ==
+        "error: the least energy needs the power of cpu-core [forecast.power]\n"
+        "  --power FILE gives it (docs/forecast.md).\n");
 }
 
 TEST_CASE("library.unknown-reliability: the nearest name", "[error]") {

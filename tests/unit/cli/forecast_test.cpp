@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -110,5 +111,56 @@ TEST_CASE("lines of a forecast fit 80 columns, and its picture is drawn", "[unit
   for (const char* title : {"One simulated run", "Simulated runs by their time", "Cost against GPUs"}) {
     CAPTURE(title);
     CHECK(text.find(title) != std::string::npos);
+  }
+}
+
+TEST_CASE("a batch above the critical one needs more tokens", "[unit][cli]") {
+  // 1 + 4,194,304 / 4,194,304 = 2.
+  const json j = answer(new_user + "--critical-batch 4194304 --runs 0");
+  CHECK(j["batch_factor"] == 2.0);
+  CHECK(j["tokens"] == 2e12);
+  std::ofstream("noise.csv") << "progress,grad_sqr,grad_var\n1000,1,8\n";
+  // phi = 64 x 8 = 512 at a batch of 512: (512 + 512) / (512 + 64) times the examples.
+  const json curve = answer(new_user + "--batch-curve noise.csv --base-batch 64 --runs 0");
+  CHECK(curve["batch_factor"].get<double>() == Approx(1024.0 / 576.0));
+}
+
+TEST_CASE("plan --tokens forecasts the plans that it finds", "[unit][cli]") {
+  const json j = answer(
+      "plan --model llama-3-8b --cluster dgx-h100 --gpus 16 --batch 512 --seq 8192 --top 2 --tokens 1T --price 2.5");
+  REQUIRE(j["plans"].size() == 2);
+  for (const json& plan : j["plans"]) CHECK(plan["forecast"]["steps"] == 238419);
+  CHECK(j["plans"][0]["forecast"]["wall_s"].get<double>() <= j["plans"][1]["forecast"]["wall_s"].get<double>());
+}
+
+TEST_CASE("without a spare a job waits, and with fewer replicas it goes on", "[unit][cli]") {
+  // 8 nodes, 0.1 failures of each a day, repaired in a day: 0.8 are down in the mean, and e^-0.8 = 0.45 of the time
+  // none.
+  std::ofstream("frail.toml") << "schema = 1\n[reliability]\nname = \"frail\"\nnode_failures_per_1000_node_days = 100\n"
+                                 "detect = \"1 s\"\nqueue = \"0 s\"\nrestart = \"1 min\"\nrepair = \"24 h\"\n"
+                                 "storage_rate_per_node = \"1 GB/s\"\n[reliability.source]\n"
+                                 "node_failures_per_1000_node_days = \"s\"\ndetect = \"s\"\nqueue = \"s\"\n"
+                                 "restart = \"s\"\nrepair = \"s\"\nstorage_rate_per_node = \"s\"\n";
+  const std::string plan =
+      "forecast \"tp=8 dp=8 gbs=512 seq=8192 zero=1\" --model llama-3-8b --cluster dgx-h100 --gpus 64 --tokens 1T "
+      "--runs 100 --spares 0 --reliability frail.toml";
+  const json waits = answer(plan), goes_on = answer(plan + " --fewer-replicas");
+  // Nodes fail while the job waits, too. Saves, restarts and lost work take a few per cent of what is left, and 100
+  // runs of some 30 waits each leave 2 % of chance.
+  CHECK(waits["ettr"].get<double>() == Approx(0.97 * std::exp(-0.8)).epsilon(0.06));
+  CHECK(goes_on["ettr"].get<double>() > waits["ettr"].get<double>() + 0.15);
+  CHECK(goes_on["time"]["slower_steps_s"].get<double>() > 0.0);
+}
+
+TEST_CASE("--least takes the number of GPUs with the least of those tried", "[unit][cli]") {
+  for (const auto& [least, key] : {std::pair{"days", "wall_s"}, {"money", "money"}, {"energy", "energy_j"}}) {
+    CAPTURE(least);
+    const json j = answer("forecast llama-3-70b-8-dgx-h100 --tokens 200B --runs 0 --least " + std::string(least));
+    REQUIRE(j["other_sizes"].size() > 2);
+    double chosen = 0.0;
+    for (const json& other : j["other_sizes"]) {
+      if (other["gpus"] == j["gpus"]) chosen = other[key].get<double>();
+    }
+    for (const json& other : j["other_sizes"]) CHECK(other[key].get<double>() >= chosen);
   }
 }

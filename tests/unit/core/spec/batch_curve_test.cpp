@@ -64,9 +64,9 @@ TEST_CASE("batch.curve: tables that are none", "[error]") {
         R"(c.csv:3:1: error: this row of the curve cannot be used [batch.curve]
     3 | 5,1,1
       | ^
-  Progress ascends from 5, grad_sqr is above 0, grad_var at least 0.
+  Progress ascends from 5, grad_sqr is above 0, grad_var at least 0; a noise scale is at most 1e15.
 )");
-  for (const char* row : {"1,0,1", "1,1,-1", "nan,1,1", "1,1", "x,1,1"}) {
+  for (const char* row : {"1,0,1", "1,1,-1", "nan,1,1", "1,1", "x,1,1", "1,1.91e-320,1"}) {
     CAPTURE(row);
     CHECK(problem("progress,grad_sqr,grad_var\n" + std::string(row)).find("cannot be used") != std::string::npos);
   }
