@@ -104,7 +104,7 @@ int validate_explain(const CommonFlags& flags, const std::vector<MeasuredRun>& r
     refuse("cli.row", fmt::format("the table has no row {}", escaped(id)),
            {fmt::format("Nearest: {}.", escaped(fmt::format("{}", fmt::join(nearest(id, ids), ", "))))});
   }
-  const Explanation explained = explain_run(*row, library, shipped_costs(library));
+  const RunExplanation explained = explain_run(*row, library, shipped_costs(library));
   if (!explained.run) {
     if (flags.json) {
       print_json({{"id", id}, {"reason", explained.reason}});

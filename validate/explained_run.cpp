@@ -43,7 +43,7 @@ std::vector<ConstantAtRun> constants_at(const PreparedRun& run, const std::vecto
 
 }  // namespace
 
-Explanation explain_run(const MeasuredRun& row, const Library& library, const std::vector<CostFile>& files) {
+RunExplanation explain_run(const MeasuredRun& row, const Library& library, const std::vector<CostFile>& files) {
   std::variant<PreparedRun, std::string> prepared = prepare(row, library);
   if (auto* reason = std::get_if<std::string>(&prepared)) return {std::nullopt, std::move(*reason)};
   const auto& run = std::get<PreparedRun>(prepared);

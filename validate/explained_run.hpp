@@ -37,12 +37,12 @@ struct ExplainedRun {
 };
 
 /// The row, or the reason why it is not predicted.
-struct Explanation {
+struct RunExplanation {
   std::optional<ExplainedRun> run;
   std::string reason;
 };
 
 /// Predicts one row and takes the prediction apart. Elasticities are differences of the estimator's own times.
-[[nodiscard]] Explanation explain_run(const MeasuredRun&, const Library&, const std::vector<CostFile>&);
+[[nodiscard]] RunExplanation explain_run(const MeasuredRun&, const Library&, const std::vector<CostFile>&);
 
 }  // namespace orrery

@@ -64,7 +64,8 @@ constexpr std::array<ProgramHabits, 18> frameworks = {{
      .distributed_optimizer = true,
      .vocabulary = 50257,
      .zero_stage = 1,
-     .sequence_parallel = true},
+     .sequence_parallel = true,
+     .memory_known = false},
 }};
 static_assert(frameworks.size() == static_cast<std::size_t>(FrameworkRule::nanotron) + 1);
 

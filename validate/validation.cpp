@@ -74,7 +74,8 @@ Outcome predicted(const MeasuredRun& row, const Library& library, const std::vec
   out.interval_of = errors.group;
   out.low = errors.low * out.step;
   out.high = errors.high * out.step;
-  if (const std::optional<MeasuredMemory> measured = measured_memory(row)) compare_memory(out, p, *measured);
+  if (const auto measured = measured_memory(row); measured && habits_of(row)->memory_known)
+    compare_memory(out, p, *measured);
   out.filled = std::move(p.filled);
   return {std::move(out), p.inconsistent};
 }

@@ -198,8 +198,9 @@ TEST_CASE("cli.data: a data folder that is none", "[error]") {
 TEST_CASE("cli.software: programs that are not known, or not for such devices", "[error]") {
   CHECK(refused("estimate llama-3-70b-8-dgx-h100 --software megatron") ==
         "error: --software megatron is not known [cli.software]\n"
-        "  Known: auto, none, megatron-lm-2022, megatron-deepspeed-2022, megatron-core, nemo, megatron-bridge-25.09, "
-        "megatron-bridge-26.06, torchtitan, llm-foundry.\n");
+        "  Known: auto, none, megatron-lm-2022, megatron-deepspeed-2022, megatron-core, nemo, nemo-mlperf, "
+        "megatron-bridge-25.09, megatron-bridge-25.11, megatron-bridge-26.06, mlperf-5.1, nanotron, internevo, "
+        "torchtitan, llm-foundry, automodel, deepspeed.\n");
   CHECK(refused("simulate demo-2x2x2 --software nemo") ==
         "error: --software nemo is for GPUs, but the cluster's devices are CPU cores [cli.software]\n"
         "  Measured constants already hold the costs of the software that ran; use --software none.\n");
