@@ -33,7 +33,11 @@ LoadedPlan plan_on_fewer(const PlannedRun& run, std::uint32_t most, const Common
     best = std::move(found);
     on = std::move(*cluster);
   }
-  if (!best) throw Error(fmt::format("no plan fits {}", counted(most, "rank")));
+  if (!best) {
+    const std::string ranks = counted(most, "rank");
+    if (cancel != nullptr && cancel->load()) throw Error("the search for a plan for " + ranks + " was interrupted");
+    throw Error("no plan fits " + ranks);
+  }
   UnresolvedPlan next{run, calibration_of(flags, library_of(flags), on, run.workload.precision)};
   next.run.cluster = std::move(on);
   next.run.plan = std::move(best->plan);

@@ -16,6 +16,7 @@
 #include "core/base/counted.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
+#include "core/plan/schedule_rules.hpp"
 #include "core/program/program_text.hpp"
 #include "core/record/live_memory.hpp"
 #include "core/spec/model_level.hpp"
@@ -72,6 +73,9 @@ void RunVerb::declare(Command& c) {
            "train nothing; measure the collectives of the plan's groups, and write them here (CSV)");
   c.option("--trace", trace_, "write the median step's timeline here; opens in Perfetto (ui.perfetto.dev)");
   c.option("--log", log_, "write a log of events here: a line of JSON for every operation, microbatch, step and so on");
+  declare_metrics(c, metrics_);
+  c.flag("--noise-scale", noise_scale_,
+         "measure the gradient noise scale: about the batch, in sequences, beyond which larger ones save few steps");
   c.option("--disk", disk_, "folder for the files of the disk tier, removed after the run");
   c.option("--watchdog", watchdog_, "longest wait for another rank, in seconds");
   c.option("--heartbeat", heartbeat_, "longest time in which a rank's process gives no sign of life, in seconds");
@@ -111,15 +115,33 @@ void RunVerb::refuse_too_large(const Program& program) const {
 }
 
 void RunVerb::open_log(bool begins) {
-  keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, trace_, log_, measure_groups_});
+  keep_apart(plan_path(plan_, library_of(flags_)),
+             {flags_.output, trace_, log_, measure_groups_, metrics_port(metrics_) ? std::nullopt : metrics_.metrics,
+              metrics_.csv});
   require_output(flags_);
   refuse_standard_output("--trace", trace_);
   refuse_standard_output("--log", log_);
   refuse_standard_output("--measure-groups", measure_groups_);
+  check_metrics(metrics_);
   if (trace_) require_folder(*trace_);
   if (measure_groups_) require_folder(*measure_groups_);
   if (log_) require_folder(*log_);
   run_log_.open(log_, begins);
+}
+
+NoiseBatches RunVerb::noise_batches(const PlannedRun& run) const {
+  const Mesh& mesh = run.plan.mesh;
+  const char* why = backend_ == "cuda"          ? "ranks on GPUs do not measure it"
+                    : measure_groups_           ? "--measure-groups trains nothing"
+                    : mesh.size(Axis::data) < 2 ? "it compares gradients of data ranks, and the plan has only one"
+                    : mesh.size(Axis::replica) > 1 || mesh.size(Axis::context) > 1 || mesh.size(Axis::expert) > 1
+                        ? "gradients are summed over other axes than data, too"
+                    : run.plan.zero_stage > 1       ? "ZeRO 2 and 3 sum gradients in parts"
+                    : stage_map(run.plan).two_way() ? "a two-way pipeline sums gradients twice"
+                                                    : nullptr;
+  if (why != nullptr) refuse("cli.noise-scale", fmt::format("--noise-scale: {}", why));
+  const auto batch = static_cast<double>(run.workload.global_batch);
+  return {batch / mesh.size(Axis::data), batch};
 }
 
 RunVerb::Prepared RunVerb::prepare() const {
@@ -147,6 +169,7 @@ RunVerb::Prepared RunVerb::prepare() const {
   p.options.concurrent_lanes = p.loaded.run.cluster->device.concurrent_lanes;
   p.options.watchdog = Seconds::of(watchdog_);
   p.options.disk_folder = disk_ ? std::filesystem::path(*disk_) : std::filesystem::temp_directory_path();
+  if (noise_scale_) p.options.noise = noise_batches(p.loaded.run);
   p.options.cancel = &interrupted();
   p.options.own_signal = interrupting_signal;
   p.options.heard_of_signal = [](int signal) {
@@ -157,9 +180,15 @@ RunVerb::Prepared RunVerb::prepare() const {
 
 RunResult RunVerb::watched(Prepared& p, RunCheckpoints& checkpoints, const std::function<RunResult()>& train) {
   p.options.hooks = run_log_.hooks();
+  const Workload& work = p.loaded.run.workload;
+  const std::uint32_t restarts = supervision_ ? supervision_->restarts() : 0;
+  RunMetrics metrics(metrics_, checkpoints.first_step(),
+                     static_cast<double>(work.global_batch) * static_cast<double>(work.sequence_length), restarts,
+                     restarts > 0 || checkpoints.first_step() > 1);
   // A step may take long, so the bar goes on between two steps.
   Ticker ticker("run");
   p.options.on_event = [&](const RunEvent& event) {
+    metrics.after(event);
     if (p.power) p.power->step_ended(event.step, now_ns());
     const std::uint64_t all = warmup_ + steps_, now = p.options.warmup_steps + p.options.steps;
     ticker.show("run", all - now + event.step, all, event.loss ? fmt::format("loss {:.4f}", *event.loss) : "");

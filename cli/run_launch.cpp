@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
+#include <memory>
 
 #include "cli/interrupt.hpp"
 #include "cli/replan.hpp"
@@ -63,12 +65,16 @@ int RunVerb::supervise(Prepared& p, const TrainRank& train) {
     const std::string post_mortem = post_mortem_text(p.loaded.program, *outcome.failure, outcome.recordings);
     run_log_.survived(post_mortem.substr(0, post_mortem.find('\n')));
 
-    // The newest good checkpoint may be older than the newest, or may not be there yet.
-    checkpoints.reset();
-    flags.resume = !generations(*system_files(), *flags.folder).empty();
     const bool same = supervise_.restart == "same" || interrupted();
-    if (!same) shrink(p);
-    checkpoints = std::make_unique<RunCheckpoints>(flags, p.loaded.run, p.loaded.program);
+    try {
+      // The newest good checkpoint may be older than the newest, or may not be there yet.
+      checkpoints.reset();
+      flags.resume = !generations(*system_files(), *flags.folder).empty();
+      if (!same) shrink(p);
+      checkpoints = std::make_unique<RunCheckpoints>(flags, p.loaded.run, p.loaded.program);
+    } catch (const std::exception& no_way) {
+      throw Error(records.kept(fmt::format("{}\n  It cannot go on: {}", post_mortem, no_way.what())));
+    }
     const std::uint64_t done = checkpoints->first_step() - 1, ranks = p.loaded.program.mesh.size();
     const bool again = supervision_->fails(noticed, what, done, ranks);
     if (interrupted()) throw Error(records.kept(post_mortem + "\n  It was asked to end, so it does not start again."));

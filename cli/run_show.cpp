@@ -84,6 +84,12 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
     json["core_time_needed_s"] = result.cores.needed;
     json["core_time_had_s"] = result.cores.had;
     json["complete"] = !result.cancelled;
+    if (result.noise) {
+      json["noise_scale"] = {{"sequences", nullptr},
+                             {"small_batch", result.noise->small_batch},
+                             {"large_batch", result.noise->large_batch}};
+      if (result.noise->scale) json["noise_scale"]["sequences"] = *result.noise->scale;
+    }
     if (checkpoints_.folder) json["checkpoint"] = checkpoints.json();
     if (supervision_) json["supervision"] = supervision_->json();
     print_json(json);
@@ -101,6 +107,12 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
       const std::size_t warm = std::min<std::size_t>(warmup_, result.losses.size());
       if (warm > 0) out += fmt::format(" ({} of warm-up, {} recorded)", warm, result.times.steps);
       out += "\n";
+    }
+    if (result.noise) {
+      out += result.noise->scale
+                 ? fmt::format("  gradient noise scale {:.3g} sequences, mean of all steps; the batch has {}\n",
+                               *result.noise->scale, result.noise->large_batch)
+                 : "  gradient noise scale: not known yet, the steps are too few\n";
     }
     if (const auto busy = core_shortage(result.cores))
       out += fmt::format("  Do not rely on these figures: {}.\n", *busy);

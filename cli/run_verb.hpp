@@ -12,6 +12,7 @@
 #include "cli/job_token.hpp"
 #include "cli/run_checkpoints.hpp"
 #include "cli/run_log.hpp"
+#include "cli/run_metrics.hpp"
 #include "cli/supervision.hpp"
 #include "cli/verbs.hpp"
 #include "exec/comm/job_place.hpp"
@@ -56,6 +57,8 @@ class RunVerb final : public Verb {
   /// Throws mistakes of arguments and files.
   [[nodiscard]] Prepared prepare() const;
   void refuse_too_large(const Program&) const;
+  /// The batches of --noise-scale. Throws where the plan has no two sizes of them.
+  [[nodiscard]] NoiseBatches noise_batches(const PlannedRun&) const;
   /// The run on the machine that it was measured on.
   [[nodiscard]] PlannedRun as_measured(const PlannedRun& planned) const;
 
@@ -103,13 +106,14 @@ class RunVerb final : public Verb {
   std::unique_ptr<SocketWorld> world_;
   CheckpointFlags checkpoints_;
   SuperviseFlags supervise_;
+  MetricsFlags metrics_;
   std::unique_ptr<Supervision> supervision_;  ///< with --supervise
   TokenFlags token_;
   std::string plan_, backend_ = "threads", graphs_ = "off";
   std::optional<std::string> trace_, measure_groups_, log_, disk_, records_, rendezvous_, nccl_;
   std::optional<std::uint32_t> ranks_, rank_, world_size_, local_rank_;
   std::optional<std::uint32_t> gpu_;
-  bool share_gpu_ = false, mpi_collectives_ = false;
+  bool share_gpu_ = false, mpi_collectives_ = false, noise_scale_ = false;
   std::uint64_t steps_ = 5, warmup_ = 1;
   double watchdog_ = 60.0, heartbeat_ = 5.0;
 };

@@ -52,12 +52,6 @@ class Log final : public LifecycleHooks {
     json["noise_scale"] = e.scale ? nlohmann::ordered_json(*e.scale) : nlohmann::ordered_json(nullptr);
     line("noise", json);
   }
-  void adaptation(const AdaptationEvent& e) override {
-    nlohmann::ordered_json json{{"step", e.step}, {"predicted_s", e.predicted_s}, {"measured_s", e.measured_s}};
-    json["offered_s"] = e.offered_s ? nlohmann::ordered_json(*e.offered_s) : nlohmann::ordered_json(nullptr);
-    json.update({{"cost_s", e.cost_s}, {"steps_left", e.steps_left}, {"changes", e.changes}, {"plan", e.plan}});
-    line("adaptation", json);
-  }
   void shutdown(const ShutdownEvent& e) override { line("shutdown", {{"steps", e.steps}}); }
 
  private:

@@ -63,16 +63,6 @@ struct NoiseEvent {
   double small_square = 0.0, large_square = 0.0;  ///< squares of their norms
   std::optional<double> scale;                    ///< of the steps so far, in sequences; empty: not yet known
 };
-/// What was decided when measured steps left the prediction.
-struct AdaptationEvent {
-  std::uint64_t step = 0;                      ///< after which it was decided
-  double predicted_s = 0.0, measured_s = 0.0;  ///< of a step under the plan so far
-  std::optional<double> offered_s;             ///< of a step under the best plan found
-  double cost_s = 0.0;                         ///< of the change
-  std::uint64_t steps_left = 0;
-  bool changes = false;
-  std::string plan;  ///< the best plan found
-};
 struct ShutdownEvent {
   std::uint64_t steps = 0;  ///< that ended
 };
@@ -98,7 +88,6 @@ class LifecycleHooks {
   virtual void recovery(const CheckpointEvent&) {}
   virtual void restart(const RestartEvent&) {}
   virtual void noise(const NoiseEvent&) {}
-  virtual void adaptation(const AdaptationEvent&) {}
   virtual void shutdown(const ShutdownEvent&) {}
 };
 

@@ -139,7 +139,8 @@ class Run final : public RunBuffers {
   void take_stock(std::uint64_t step) {
     std::vector<RankStep> ranks;
     for (std::uint32_t r = 0; r < runners_.size(); ++r) {
-      ranks.push_back({runners_[r]->times(), runners_[r]->memory().peak_bytes, sent_bytes_[r]});
+      ranks.push_back(
+          {runners_[r]->times(), runners_[r]->memory().peak_bytes, sent_bytes_[r], runners_[r]->gradient_squares()});
     }
     stop_ = !record_.take_stock(step, ranks, program_core_seconds() - core_seconds_before_, *this);
     for (const auto& runner : runners_) runner->release_found();

@@ -54,6 +54,11 @@ struct RunEvent {
   const RunBuffers* buffers = nullptr;
 };
 
+/// Sequences over which gradients are taken before and after they are summed over data ranks.
+struct NoiseBatches {
+  double small = 0.0, large = 0.0;
+};
+
 struct RunOptions {
   bool concurrent_lanes = false;       ///< a rank has a thread for each lane; otherwise it does one op at a time
   std::uint64_t warmup_steps = 0;      ///< trained, but not in the result's traces
@@ -63,7 +68,10 @@ struct RunOptions {
   Seconds watchdog = Seconds::of(60);  ///< longest wait for another rank
   std::optional<std::uint64_t> device_room, host_room;  ///< most live bytes of a rank on that tier
   std::filesystem::path disk_folder = ".";  ///< where each rank keeps a file for its disk tier, if it has one
-  bool poison = false;                      ///< fill new and freed buffers with NaN
+  /// Measures the gradient noise scale (core/record/noise_scale.hpp); for ranks on the host. The plan must have data
+  /// ranks, each with whole sequences, that sum their gradients once a step.
+  std::optional<NoiseBatches> noise;
+  bool poison = false;  ///< fill new and freed buffers with NaN
   std::optional<Fault> fault;
   LifecycleHooks* hooks = nullptr;            ///< told what happens; one thread, between steps
   const std::atomic<bool>* cancel = nullptr;  ///< asked after every step
@@ -107,7 +115,8 @@ struct RunResult {
   bool streams = false;            ///< lanes were streams of a device
   bool fp8_products = false;       ///< the device makes products in fp8 where the plan says so
   RoutingCounts routing;           ///< learned routing: of all tokens, over all steps
-  bool cancelled = false;          ///< fewer steps than asked for
+  std::optional<NoiseEvent> noise;  ///< of the last step, where it was measured
+  bool cancelled = false;           ///< fewer steps than asked for
 };
 
 /// Trains: runs the Program's setup once and its step list for every step, with one thread per rank, each with its own

@@ -20,6 +20,7 @@ struct StepReport {
   std::uint64_t peak_bytes = 0, sent_bytes = 0, ops = 0;
   double core_seconds = 0.0;
   std::int64_t signal = 0;  ///< by which its process was asked to end; 0: none
+  GradientSquares squares;
 };
 
 /// Counts as numbers in a row: the number of layers, then for each its number, experts, choices of each expert, kept
@@ -100,9 +101,12 @@ class RankRun {
   /// All ranks have ended the step and none begins another; returns whether one follows.
   bool pause(std::uint64_t step) {
     runner_.barrier();
-    const StepReport own{runner_.memory().peak_bytes, sent_bytes_, runner_.times().size(),
+    const StepReport own{runner_.memory().peak_bytes,
+                         sent_bytes_,
+                         runner_.times().size(),
                          program_core_seconds() - core_seconds_before_,
-                         options_.own_signal ? options_.own_signal() : 0};
+                         options_.own_signal ? options_.own_signal() : 0,
+                         runner_.gradient_squares()};
     bool go = false;
     if (first()) {
       go = take_stock(step, own);
@@ -119,14 +123,14 @@ class RankRun {
 
   bool take_stock(std::uint64_t step, const StepReport& own) {
     std::vector<std::vector<OpTimes>> times(world_.ranks());
-    std::vector<RankStep> ranks{{runner_.times(), own.peak_bytes, own.sent_bytes}};
+    std::vector<RankStep> ranks{{runner_.times(), own.peak_bytes, own.sent_bytes, own.squares}};
     double core_seconds = own.core_seconds;
     for (std::uint32_t r = 1; r < world_.ranks(); ++r) {
       StepReport report;
       control_receive(world_, Rank{r}, &report, sizeof report);
       times[r].resize(report.ops);
       control_receive(world_, Rank{r}, times[r].data(), report.ops * sizeof(OpTimes));
-      ranks.push_back({times[r], report.peak_bytes, report.sent_bytes});
+      ranks.push_back({times[r], report.peak_bytes, report.sent_bytes, report.squares});
       core_seconds += report.core_seconds;
       if (report.signal != 0 && options_.heard_of_signal) options_.heard_of_signal(static_cast<int>(report.signal));
     }

@@ -1,12 +1,29 @@
 #include "exec/run/op_runner.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
 #include "core/base/diagnostics.hpp"
+#include "exec/kernels/convert.hpp"
 #include "exec/run/op_operands.hpp"
 
 namespace orrery {
+namespace {
+
+/// Sum of the squares of a view's elements.
+double square_of(const MemoryView& view) {
+  constexpr std::uint64_t at_once = 1024;
+  double values[at_once], sum = 0.0;
+  for (std::uint64_t first = 0; first < view.count; first += at_once) {
+    const std::uint64_t count = std::min(at_once, view.count - first);
+    load_elements(view.dtype, view.data, first, count, values);
+    for (std::uint64_t i = 0; i < count; ++i) sum += values[i] * values[i];
+  }
+  return sum;
+}
+
+}  // namespace
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -80,8 +97,27 @@ std::int64_t OpRunner::collective(const IssuedOp& issued, const Collective& c, s
     memory_views_.push_back({address_of(program_, issued, i, rank_), program_[v.buffer].dtype, v.count, v.use});
   }
   const Members members{group.ranks, index(*group.peer), issued.tags[0]};
+  if (squares_ == nullptr || !sums_gradients(issued, c)) return move(c, members, ready);
+  // A reduce-scatter has pairs of source and result; an all-reduce has sums in place.
+  const std::size_t stride = c.kind == Collective::Kind::reduce_scatter ? 2 : 1;
+  for (std::size_t i = 0; i < memory_views_.size(); i += stride) squares_->apart += square_of(memory_views_[i]);
+  const std::int64_t done = move(c, members, ready);
+  const double holders = stride == 2 ? 1.0 : members.size();
+  for (std::size_t i = stride - 1; i < memory_views_.size(); i += stride) {
+    squares_->summed += square_of(memory_views_[i]) / holders;
+  }
+  return done;
+}
+
+std::int64_t OpRunner::move(const Collective& c, const Members& members, std::int64_t ready) {
   if (const auto done = communicator_.library_collective(c, members, memory_views_, ready)) return *done;
   return run_collective(communicator_, c, members, memory_views_, collective_scratch_, ready);
+}
+
+bool OpRunner::sums_gradients(const IssuedOp& issued, const Collective& c) const {
+  if (c.kind != Collective::Kind::reduce_scatter && c.kind != Collective::Kind::all_reduce) return false;
+  return program_[c.group].axes == AxisList{Axis::data} && issued.run.op->views.count > 0 &&
+         program_[view_of(issued.run, 0).buffer].role == Role::gradient;
 }
 
 std::int64_t OpRunner::exchange(const IssuedOp& issued, const Exchange& e, std::int64_t ready) {

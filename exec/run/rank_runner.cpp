@@ -40,6 +40,7 @@ RankOptions rank_options(const RunOptions& options) {
   RankOptions how;
   how.concurrent_lanes = options.concurrent_lanes;
   how.poison = options.poison;
+  how.gradient_squares = options.noise.has_value();
   how.disk_folder = options.disk_folder;
   if (options.device_room) how.room[index(Tier::device)] = *options.device_room;
   if (options.host_room) how.room[index(Tier::host)] = *options.host_room;
@@ -76,6 +77,9 @@ RankRunner::RankRunner(const Program& program, const Workload& workload, const D
     runners_.push_back(std::make_unique<OpRunner>(program, workload, data, groups_, world.communicator(rank, end), rank,
                                                   options.clock_offset));
   }
+  if (!options.gradient_squares) return;
+  squares_.resize(runners_.size());
+  for (std::size_t i = 0; i < runners_.size(); ++i) runners_[i]->count_squares(&squares_[i]);
 }
 
 void RankRunner::start() {
@@ -99,6 +103,7 @@ void RankRunner::walk(std::uint64_t step, std::uint64_t data_step) {
   for (LaneProgress& lane : progress_.lanes) lane.reset();
   progress_.step.store(step, std::memory_order_relaxed);
   times_.assign(op_count(program_, list(step)), {});
+  std::fill(squares_.begin(), squares_.end(), GradientSquares{});
   lanes_.empty() ? walk_serially(data_step) : issue_all(data_step);
 }
 
@@ -187,6 +192,12 @@ std::uint64_t RankRunner::outside_bytes() const {
   std::uint64_t bytes = 0;
   for (const auto& runner : runners_) bytes += runner->outside_bytes();
   return bytes;
+}
+
+GradientSquares RankRunner::gradient_squares() const {
+  GradientSquares sum;
+  for (const GradientSquares& s : squares_) sum = {sum.apart + s.apart, sum.summed + s.summed};
+  return sum;
 }
 
 RankMemory RankRunner::memory() const {

@@ -26,6 +26,7 @@ namespace orrery {
 struct RankOptions {
   bool concurrent_lanes = false;  ///< a thread for each lane; otherwise one op at a time in list order
   bool poison = false;            ///< fill new and freed buffers with NaN
+  bool gradient_squares = false;  ///< counts them in every step
   Storage::Room room = Storage::no_bounds;
   std::filesystem::path disk_folder = ".";
   /// Called on the op's thread before it runs.
@@ -72,6 +73,8 @@ class RankWalker {
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
   /// What learned routing has chosen so far.
   [[nodiscard]] virtual RoutingCounts routing() const = 0;
+  /// Of the last list, where they are counted.
+  [[nodiscard]] virtual GradientSquares gradient_squares() const { return {}; }
   /// Memory that it took for the Program's buffers and in addition to them.
   [[nodiscard]] virtual RankMemory memory() const = 0;
   /// The bytes of an instance, which may be written; empty when it is not live. Called between lists.
@@ -100,6 +103,7 @@ class RankRunner final : public RankWalker {
   /// Scratch bytes; called between lists.
   [[nodiscard]] std::uint64_t outside_bytes() const;
   [[nodiscard]] RoutingCounts routing() const override;
+  [[nodiscard]] GradientSquares gradient_squares() const override;
   [[nodiscard]] RankMemory memory() const override;
   [[nodiscard]] std::span<std::byte> find(const Instance& instance) override { return storage_.find(instance); }
   void release_found() override {}
@@ -125,6 +129,7 @@ class RankRunner final : public RankWalker {
   std::array<std::uint32_t, lane_count> thread_of_{};  ///< by lane_number: position in lanes_
   RankProgress progress_;
   std::vector<std::unique_ptr<OpRunner>> runners_;  ///< of the rank's thread, then by lane
+  std::vector<GradientSquares> squares_;            ///< by runner; empty where they are not counted
   std::vector<OpTimes> times_;                      ///< elements are written by the ops' threads
   std::unique_ptr<Lanes> threads_;                  ///< last: ends before what it uses
 };

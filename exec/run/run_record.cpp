@@ -47,6 +47,7 @@ bool RunRecord::take_stock(std::uint64_t step, std::span<const RankStep> ranks, 
     if (step == 0) options_.hooks->init({origin_, program_.mesh.size()});
     if (step > 0) tell_step(*options_.hooks, program_, trace, {step, event.warmup, 0, event.loss});
   }
+  if (step > 0 && options_.noise) take_noise(step, ranks);
   if (options_.on_event) options_.on_event(event);
   if (step > options_.warmup_steps) {
     result_.cores.needed += needed_core_time(program_, trace, std::max(1U, std::thread::hardware_concurrency()));
@@ -58,6 +59,22 @@ bool RunRecord::take_stock(std::uint64_t step, std::span<const RankStep> ranks, 
     return false;
   }
   return step < total;
+}
+
+void RunRecord::take_noise(std::uint64_t step, std::span<const RankStep> ranks) {
+  const NoiseBatches& batches = *options_.noise;
+  if (!noise_) noise_.emplace(batches.small, batches.large);
+  NoiseEvent told{step, batches.small, batches.large, 0.0, 0.0, {}};
+  // Every replica's gradient is over its own part of the batch, but divided by the targets of all: n times as much is
+  // its mean. The mean over n replicas of the squares of that is n times their sum.
+  for (const RankStep& rank : ranks) {
+    told.small_square += batches.large / batches.small * rank.squares.apart;
+    told.large_square += rank.squares.summed;
+  }
+  noise_->add(told.small_square, told.large_square);
+  told.scale = noise_->scale();
+  if (options_.hooks != nullptr) options_.hooks->noise(told);
+  result_.noise = told;
 }
 
 RunResult RunRecord::take() {

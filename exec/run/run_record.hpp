@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "core/record/noise_scale.hpp"
 #include "exec/run/execute.hpp"
 #include "exec/run/op_runner.hpp"
 
@@ -14,6 +16,7 @@ struct RankStep {
   std::span<const OpTimes> times;  ///< by OpId
   std::uint64_t peak_bytes = 0;
   std::uint64_t sent_bytes = 0;
+  GradientSquares squares;  ///< where they are counted
 };
 
 /// The results of a run, collected step by step, however its ranks are made: losses, traces, times.
@@ -37,10 +40,13 @@ class RunRecord {
   /// Empty where the Program has no loss.
   [[nodiscard]] std::optional<double> loss(const RunBuffers&) const;
   void record(Trace, std::uint64_t number);
+  /// Adds the step to the noise scale, and reports it.
+  void take_noise(std::uint64_t step, std::span<const RankStep>);
 
   const Program& program_;
   const RunOptions& options_;
   std::string origin_;
+  std::optional<NoiseScale> noise_;
   RunResult result_;
 };
 

@@ -291,7 +291,7 @@ TEST_CASE("cli.supervise: runs that cannot survive", "[error]") {
   CHECK(refused(supervised + "--backend cuda") == elsewhere);
   CHECK(refused(supervised + "--tries 0") == "error: --tries is 0; it must be from 1 to 1000000 [cli.supervise]\n");
   CHECK(refused(supervised + "--mean-time-between-failures 3") ==
-        "error: --mean-time-between-failures: \"3\" has no unit, as in \"5 us\" [cli.supervise]\n"
+        "error: --mean-time-between-failures: the unit is missing; write for example \"5 us\" [cli.supervise]\n"
         "  It is a time with its unit: \"90 s\", \"2 h\", \"5 d\".\n");
   CHECK(refused(supervised + "--mean-time-between-failures '0 s'") ==
         "error: --mean-time-between-failures is 0 s; it must be above 0 and at most 1e10 s [cli.supervise]\n");
@@ -299,6 +299,21 @@ TEST_CASE("cli.supervise: runs that cannot survive", "[error]") {
         "error: --mean-time-between-failures is for --supervise [cli.supervise]\n");
   CHECK(refused("run demo-2x2x2 --restart fewer") == "error: --restart is for --supervise [cli.supervise]\n");
   CHECK(refused(supervised + "--measure-groups groups.csv").find("[cli.measure-groups]") != std::string::npos);
+}
+
+TEST_CASE("cli.metrics: figures that cannot go there", "[error]") {
+  CHECK(refused("run demo-2x2x2 --metrics 70000") ==
+        "error: --metrics: there is no port 70000; ports are from 1 to 65535 [cli.metrics]\n"
+        "  A file whose name is a number has its folder with it: ./80.\n");
+  CHECK(refused("run demo-2x2x2 --csv -").find("--csv") != std::string::npos);
+  CHECK(refused("run demo-2x2x2 --csv /no/folder/steps.csv", 3).find("/no/folder") != std::string::npos);
+}
+
+TEST_CASE("cli.noise-scale: gradients of one batch size alone", "[error]") {
+  CHECK(refused("run cpu-one-rank --noise-scale") ==
+        "error: --noise-scale: it compares gradients of data ranks, and the plan has only one [cli.noise-scale]\n");
+  CHECK(refused("run demo-2x2x2 --noise-scale --backend cuda --share-gpu") ==
+        "error: --noise-scale: ranks on GPUs do not measure it [cli.noise-scale]\n");
 }
 
 TEST_CASE("cli.gpu, cli.share-gpu: what goes with --backend cuda", "[error]") {
