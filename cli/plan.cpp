@@ -9,12 +9,12 @@
 #include "cli/fabric.hpp"
 #include "cli/found_plans_text.hpp"
 #include "cli/interrupt.hpp"
-#include "cli/memory_margin.hpp"
 #include "cli/nearest_fit.hpp"
 #include "cli/placement_text.hpp"
 #include "cli/plan_source.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
+#include "cli/search_question.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
@@ -22,12 +22,10 @@
 #include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
-#include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/record/report_file.hpp"
-#include "core/spec/model_level.hpp"
 #include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
@@ -40,8 +38,6 @@
 
 namespace orrery {
 namespace {
-
-std::vector<std::string> strings(const std::vector<std::string_view>& names) { return {names.begin(), names.end()}; }
 
 nlohmann::ordered_json levels_json(const Levels& levels) {
   nlohmann::ordered_json json;
@@ -59,43 +55,33 @@ class PlanVerb final : public Verb {
   const char* summary() const override { return "find the best plans for a model on a cluster"; }
 
   void declare(Command& c) override {
-    c.required("--model", model_, "a name, a .toml file, or a Hugging Face config.json");
-    c.option("--part", part_, "the part of a config.json's model to take: language");
-    c.required("--cluster", cluster_, "a name, a .toml file, or device:devices per box x boxes: h200:8x4, l40s:8");
-    c.required("--batch", workload_.global_batch, "sequences per optimizer step", {1, max_batch});
-    c.required("--seq", workload_.sequence_length, "tokens per sequence", {1, max_sequence});
-    c.choice("--precision", precision_, strings(precision_names()), "precision of weights and activations");
-    c.choice("--optimizer", optimizer_, strings(optimizer_names()), "");
-    c.option("--dropout", dropout_, "rate of all dropout");
-    c.option("--clip-norm", clip_norm_, "global gradient norm to clip at; 0: none");
-    c.choice("--objective", objective_, {"step-time", "memory", "cost"}, "what to minimize");
+    SearchQuestion& q = question_;
+    c.required("--model", q.model, "a name, a .toml file, or a Hugging Face config.json");
+    c.required("--cluster", q.cluster, "a name, a .toml file, or device:devices per box x boxes: h200:8x4, l40s:8");
+    c.required("--batch", q.batch, "sequences per optimizer step", {1, max_batch});
+    c.required("--seq", q.sequence, "tokens per sequence", {1, max_sequence});
+    c.choice("--precision", q.precision, {precision_names().begin(), precision_names().end()},
+             "precision of weights and activations");
+    declare_search(c, q);
     c.option("--top", top_, "plans to find; as many are shown as fit side by side", {1, 10'000});
     c.flag("--wide", wide_, "show all of them side by side, however wide, with every decision and figure");
     c.flag("--verbose", verbose_, "every decision and figure, and what memory consists of");
     c.option("--threads", threads_, "number of threads; 0: all cores", {0, 4096});
-    c.option("--for", framework_,
+    c.option("--for", q.framework,
              "the program that is to launch the plan: only what it can launch is searched, and its costs are priced "
              "(orrery show frameworks); any: every dimension");
-    c.option("--export", export_,
+    c.option("--export", q.writer,
              "print the best plan as a launch of another program (orrery export --help lists them); without --for only "
              "what that program can launch is searched");
     c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated with --json, --verbose and --wide, too");
-    c.flag("--all", all_,
-           "search every dimension: replica, context and grids of tensor axes, ZeRO 0 to 3, all schedules, counts of "
-           "recomputed layers, host memory, disks");
-    c.option("--only", only_,
-             "every dimension within limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
-    c.option(
-        "--memory-margin", margin_,
-        "memory to keep free on every device beside what the process holds: \"4 GiB\"; auto is the measured error");
     c.option("--fabric", fabric_,
              "then place the best plan's ranks on these wires, links shared (orrery place): a name or a .toml file");
     c.option(
         "--routes", routes_,
         "which of several ways a message takes through the fabric: by-destination (the default), hashed, rail-local");
     c.flag("--space", show_space_, "describe the space that would be searched, and stop");
-    declare_machine(c, flags_);
-    declare_output(c, flags_, "write the best plan here; with --space, the space");
+    declare_machine(c, q.flags);
+    declare_output(c, q.flags, "write the best plan here; with --space, the space");
     c.examples(
         "  orrery plan --model llama-3-70b --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 -o best.toml\n"
         "  orrery plan --model gpt3-175b --cluster dgx-a100 --gpus 128 --batch 256 --seq 2048 --export megatron\n"
@@ -109,10 +95,6 @@ class PlanVerb final : public Verb {
 
  private:
   void read();
-  /// --for, --export, --only and --all.
-  void read_framework(Diagnostics&);
-  /// What the framework trains and launches of the model.
-  void keep_to_framework(Diagnostics&);
   PlannedRun planned(const Plan& plan, const std::string& name) const;
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
   /// The best placement on --fabric for the ranks of the best plan; empty where no plan was found or the search was
@@ -124,7 +106,7 @@ class PlanVerb final : public Verb {
   std::string text(const SearchResult&) const;
   std::string launch_hint(const SearchResult&) const;
   /// Whether the simulated times are shown. Without a fabric they equal the estimates, and take longer.
-  [[nodiscard]] bool simulates() const { return !no_simulate_ && (flags_.json || verbose_ || wide_); }
+  [[nodiscard]] bool simulates() const { return !no_simulate_ && (task_.question.flags.json || verbose_ || wide_); }
   /// Number of plans whose simulation was asked for and interrupted.
   std::size_t unsimulated(const SearchResult&) const;
   nlohmann::ordered_json nearest_json() const;
@@ -132,156 +114,34 @@ class PlanVerb final : public Verb {
                   std::optional<nlohmann::ordered_json> placement) const;
   std::optional<std::string> exported(const SearchResult&, Diagnostics& refused) const;
 
-  CommonFlags flags_;
-  std::string model_, part_, cluster_, framework_;
-  std::string precision_ = "bf16", optimizer_ = "adam", objective_ = "step-time", margin_ = "auto";
-  double dropout_ = 0.0, clip_norm_ = 1.0;
+  SearchQuestion question_;  ///< as asked, until it is read
+  SearchTask task_;
   std::uint32_t top_ = 3, threads_ = 0;
-  std::optional<std::string> export_, only_, fabric_, routes_;
-  SearchLimits limits_;
-  bool no_simulate_ = false, show_space_ = false, all_ = false, wide_ = false, verbose_ = false;
-  Workload workload_;
-  ModelSpec spec_;
-  ClusterSpec machine_;
-  Bytes headroom_;
-  CalibrationChoice calibration_;
+  std::optional<std::string> fabric_, routes_;
+  bool no_simulate_ = false, show_space_ = false, wide_ = false, verbose_ = false;
 };
 
 void PlanVerb::read() {
   Diagnostics d;
-  const auto index_in = [](const std::vector<std::string_view>& names, const std::string& name) {
-    return std::find(names.begin(), names.end(), name) - names.begin();
-  };
-  workload_.precision = static_cast<Precision>(index_in(precision_names(), precision_));
-  workload_.optimizer.kind = static_cast<OptimizerKind>(index_in(optimizer_names(), optimizer_));
-  workload_.hidden_dropout = dropout_;
-  workload_.attention_dropout = dropout_;
-  if (clip_norm_ != 0.0) workload_.clip_norm = clip_norm_;
-  if (!(clip_norm_ >= 0.0 && clip_norm_ <= 1e9)) {
-    d.error("cli.clip-norm", "--clip-norm is out of range",
-            {fmt::format("It is {}; above 0 and at most 1e9, or 0 for no clipping, is allowed.", clip_norm_)});
-    workload_.clip_norm.reset();
-  }
-  static_cast<void>(check_workload(workload_, d));  // the mistakes are in d
   if (top_ < 1 || top_ > 10'000) {
     d.error("cli.top", "--top is out of range", {fmt::format("It is {}; from 1 to 10000 is allowed.", top_)});
   }
-  read_framework(d);
   if (threads_ > 4096) {
     d.error("cli.threads", "--threads is out of range",
             {fmt::format("It is {}; from 0 to 4096 is allowed.", threads_)});
   }
-  const Library library = library_of(flags_);
-  if (!part_.empty()) model_ += "#" + part_;
-  cluster_ = with_nic(cluster_, flags_);
-  std::optional<ModelSpec> model = named_model(library, model_, d);
-  std::optional<ClusterSpec> cluster = named_cluster(library, cluster_, flags_.gpus, d);
-  require_none(d);
-  spec_ = std::move(*model);
-  machine_ = std::move(*cluster);
-  adapt_to_this_machine(machine_);
-  set_price(machine_, flags_);
-  keep_to_framework(d);
-  if (spec_.positions == PositionEncoding::learned && workload_.sequence_length > spec_.max_positions) {
-    d.error("workload.sequence", fmt::format("{} has {} positions", spec_.name, spec_.max_positions),
-            {fmt::format("--seq is {}.", workload_.sequence_length)});
-  }
-  for (std::uint32_t kind = 0; kind < node_kinds(machine_); ++kind) {
-    const DeviceSpec& device = device_of(machine_, kind);
-    if (device.peak.contains(workload_.precision)) continue;
-    std::string known;
-    for (const auto& [p, rate] : device.peak) known += (known.empty() ? "" : ", ") + std::string(name_of(p));
-    d.error("plan.precision", fmt::format("{} does not compute in {}", device.name, precision_),
-            {fmt::format("It computes in {}.", known)});
-  }
-  static_cast<void>(check_priced(spec_, d) && check_sizes(spec_, workload_, d));
-  if (d.empty()) {
-    // The plainest plan breaks only rules that no plan at all could keep.
-    Plan plainest;
-    plainest.stage_layers = std::vector<std::uint32_t>{static_cast<std::uint32_t>(spec_.layers)};
-    check(plainest, spec_, workload_, nullptr, d);
-  }
-  if (objective_ == "cost" && !machine_.price_per_gpu_hour) {
-    d.error("cli.objective", fmt::format("{} has no price", machine_.name),
-            {"Write price_per_gpu_hour into a cluster file of your own, or minimize step-time."});
-  }
-  require_none(d);
-  calibration_ = calibration_of(flags_, library, machine_, workload_.precision);
-  headroom_ = margin_of(margin_, machine_, calibration_.calibration, d);
-  require_none(d);
+  task_ = search_task(std::move(question_), std::move(d));
 }
 
-void PlanVerb::read_framework(Diagnostics& d) {
-  if (export_) {
-    std::string known;
-    for (const LaunchWriting& w : launch_writings()) known += fmt::format("{}{}", known.empty() ? "" : ", ", w.name);
-    const Framework* owner = framework_writing(*export_);
-    if (owner == nullptr) {
-      d.error("cli.export", fmt::format("there is no export to \"{}\"", *export_), {fmt::format("Known: {}.", known)});
-      return;
-    }
-    if (framework_.empty()) framework_ = owner->name;
-  }
-  const Framework* framework = framework_named(framework_);
-  if (framework == nullptr && !framework_.empty() && framework_ != "any") {
-    std::string known = "any";
-    for (const Framework& f : frameworks()) {
-      if (!f.abilities.empty()) known += fmt::format(", {}", f.name);
-    }
-    d.error("framework.name", fmt::format("no framework is named \"{}\"", framework_),
-            {fmt::format("Known: {}.", known)});
-    return;
-  }
-  if (framework != nullptr && framework->abilities.empty()) {
-    d.error("framework.name", fmt::format("{} launches by way of other programs", framework->title),
-            {"Search for the one that it uses: --for deepspeed, --for accelerate, --for megatron-core."});
-    return;
-  }
-  limits_ = only_ ? limits_of(*only_, d) : all_ || !framework_.empty() ? SearchLimits{} : basic_limits();
-  if (framework != nullptr) {
-    const SearchLimits can = abilities_of(*framework), both_allow = both(limits_, can);
-    for (const auto& [key, values] : both_allow.only) {
-      if (!values.empty()) continue;
-      const Dimension& what = dimension(key);
-      d.error("framework.cannot",
-              fmt::format("{} does not launch {} = {}", framework->title, what.word(),
-                          values_text(what, limits_.only.at(key))),
-              {fmt::format("It launches {}; --only names other values.", values_text(what, can.only.at(key)))});
-    }
-  }
-  flags_ = for_framework(std::move(flags_), framework_);
-}
-
-void PlanVerb::keep_to_framework(Diagnostics& d) {
-  const Framework* framework = framework_named(framework_);
-  if (framework == nullptr) return;
-  limits_ = both(std::move(limits_), abilities_of(*framework, spec_, workload_));
-  if (framework->check_model != nullptr) framework->check_model(spec_, workload_, d);
-  // A plan is launched by another program than the one that writes it.
-  const Framework* writer = export_ ? framework_writing(*export_) : nullptr;
-  if (writer == nullptr || writer == framework || writer->check_model == nullptr) return;
-  writer->check_model(spec_, workload_, d);
-}
-
-PlannedRun PlanVerb::planned(const Plan& plan, const std::string& name) const {
-  PlannedRun run;
-  run.framework = framework_ == "any" ? "" : framework_;
-  run.model = spec_;
-  run.workload = workload_;
-  run.cluster = machine_;
-  run.plan = plan;
-  run.plan.name = name;
-  run.model_reference = library_of(flags_).portable_model(model_, "");
-  run.cluster_reference = portable(cluster_, "");
-  return run;
-}
+PlannedRun PlanVerb::planned(const Plan& plan, const std::string& name) const { return planned_run(task_, plan, name); }
 
 PlannedRun PlanVerb::planned(const FoundPlan& found, std::size_t place) const {
-  return planned(found.plan, fmt::format("{}-{}-{}-{}", spec_.name, machine_.devices(), machine_.name, place + 1));
+  return planned(found.plan, plan_name(task_, place));
 }
 
 nlohmann::ordered_json PlanVerb::nearest_json() const {
-  const NearestFit fit = nearest_fit(spec_, workload_, machine_, calibration_.calibration, headroom_);
+  const NearestFit fit =
+      nearest_fit(task_.model, task_.workload, task_.cluster, task_.calibration.calibration, task_.headroom);
   const auto entry = [&](const std::optional<PlanMemory>& found, const ClusterSpec& cluster) {
     if (!found) return nlohmann::ordered_json(nullptr);
     PlannedRun run = planned(found->plan, "");
@@ -293,8 +153,8 @@ nlohmann::ordered_json PlanVerb::nearest_json() const {
                                   {"plan_file", write_plan(run)}};
   };
   nlohmann::ordered_json json;
-  json["least_memory"] = entry(fit.here, machine_);
-  json["would_fit"] = entry(fit.fits, fit.on.value_or(machine_));
+  json["least_memory"] = entry(fit.here, task_.cluster);
+  json["would_fit"] = entry(fit.fits, fit.on.value_or(task_.cluster));
   json["complete"] = !fit.interrupted_at;
   return json;
 }
@@ -307,16 +167,17 @@ std::size_t PlanVerb::unsimulated(const SearchResult& result) const {
 
 /// Says what is planned, and how it is priced.
 std::string PlanVerb::heading() const {
-  std::string out = fmt::format("{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\n", escaped(spec_.name),
-                                short_count(static_cast<double>(parameter_count(spec_))), escaped(machine_.name),
-                                escaped(devices_text(machine_)), workload_.global_batch, workload_.sequence_length,
-                                precision_, optimizer_);
-  if (const std::string unread = unread_text(spec_); !unread.empty()) out += unread + "\n";
-  out += fmt::format("software: {}\n",
-                     escaped(verbose_ ? describe(calibration_.software) : describe_briefly(calibration_.software)));
-  for (const DeviceBasis& device : calibration_.devices) out += fmt::format("device: {}\n", escaped(device.text));
-  for (const std::string& what : machine_.assumed) out += fmt::format("assumed: {}\n", escaped(what));
-  if (verbose_) out += fmt::format("calibration: {}\n", escaped(calibration_.origin));
+  std::string out =
+      fmt::format("{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\n", escaped(task_.model.name),
+                  short_count(static_cast<double>(parameter_count(task_.model))), escaped(task_.cluster.name),
+                  escaped(devices_text(task_.cluster)), task_.workload.global_batch, task_.workload.sequence_length,
+                  task_.question.precision, task_.question.optimizer);
+  if (const std::string unread = unread_text(task_.model); !unread.empty()) out += unread + "\n";
+  out += fmt::format("software: {}\n", escaped(verbose_ ? describe(task_.calibration.software)
+                                                        : describe_briefly(task_.calibration.software)));
+  for (const DeviceBasis& device : task_.calibration.devices) out += fmt::format("device: {}\n", escaped(device.text));
+  for (const std::string& what : task_.cluster.assumed) out += fmt::format("assumed: {}\n", escaped(what));
+  if (verbose_) out += fmt::format("calibration: {}\n", escaped(task_.calibration.origin));
   return out + "\n";
 }
 
@@ -336,20 +197,22 @@ std::string PlanVerb::rejected_text(const SearchResult& result) const {
   if (!result.rejected) return "";
   const Report& report = result.rejected->report;
   return fmt::format("Rejected: {}: it would take {}, but needs {}.\n", describe(result.rejected->plan),
-                     headline_text(report), text_of(memory_verdict(report, headroom_)));
+                     headline_text(report), text_of(memory_verdict(report, task_.headroom)));
 }
 
 std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
   std::string out = heading();
   if (plans.empty() && result.complete) {
-    const NearestFit fit = nearest_fit(spec_, workload_, machine_, calibration_.calibration, headroom_);
-    return out + "No plan fits.\n" + result.claim + "\n" + rejected_text(result) + nearest_text(fit, all_ || only_);
+    const NearestFit fit =
+        nearest_fit(task_.model, task_.workload, task_.cluster, task_.calibration.calibration, task_.headroom);
+    return out + "No plan fits.\n" + result.claim + "\n" + rejected_text(result) +
+           nearest_text(fit, task_.question.all || task_.question.only);
   }
   if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.claim + "\n";
   TableSize size{output_columns(), top_, verbose_ || wide_};
   if (wide_) size.columns = std::max<std::size_t>(size.columns, 20 + 26 * plans.size());
-  out += headline(plans[0].report) + found_plans_text(plans, workload_, size);
+  out += headline(plans[0].report) + found_plans_text(plans, task_.workload, size);
   if (!result.complete) {
     out += "\nInterrupted: the best of the plans estimated so far.\n";
   } else if (unsimulated(result) > 0) {
@@ -357,18 +220,20 @@ std::string PlanVerb::text(const SearchResult& result) const {
                        unsimulated(result), counted(plans.size(), "best plan"));
   }
   out += "\n" + rejected_text(result) + result.claim + "\n";
-  if (headroom_ > Bytes()) {
+  if (task_.headroom > Bytes()) {
     out += fmt::format("{} of every device stay free, for the measured error of memory (--memory-margin).\n",
-                       short_text(headroom_));
+                       short_text(task_.headroom));
   }
   return out;
 }
 
 /// The command that launches what was found.
 std::string PlanVerb::launch_hint(const SearchResult& result) const {
-  const Framework* framework = framework_named(framework_);
+  const Framework* framework = framework_named(task_.question.framework);
   if (framework == nullptr) {
-    return framework_.empty() ? "--for NAME finds plans that a program can launch (orrery show frameworks).\n" : "";
+    return task_.question.framework.empty()
+               ? "--for NAME finds plans that a program can launch (orrery show frameworks).\n"
+               : "";
   }
   if (framework->writings.empty()) return "";
   Diagnostics refused;
@@ -377,16 +242,17 @@ std::string PlanVerb::launch_hint(const SearchResult& result) const {
     return fmt::format("No launch of it can be written: {} [{}].\n", refused.list().front().message,
                        refused.list().front().code);
   }
-  return fmt::format("Launch it: orrery export {} --to {}\n", flags_.output ? escaped(*flags_.output) : "PLAN.toml",
+  return fmt::format("Launch it: orrery export {} --to {}\n",
+                     task_.question.flags.output ? escaped(*task_.question.flags.output) : "PLAN.toml",
                      framework->writings.front().name);
 }
 
 /// The launch of the best plan, where asked for.
 std::optional<std::string> PlanVerb::exported(const SearchResult& result, Diagnostics& refused) const {
-  if (!export_ || result.plans.empty()) return std::nullopt;
+  if (!task_.question.writer || result.plans.empty()) return std::nullopt;
   const PlannedRun best = planned(result.plans[0], 0);
   for (const LaunchWriting& w : launch_writings()) {
-    if (w.name == *export_) return w.write(best, refused);
+    if (w.name == *task_.question.writer) return w.write(best, refused);
   }
   return std::nullopt;
 }
@@ -404,7 +270,7 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
     entry["simulated"] = found.simulated ? to_json(*found.simulated) : nlohmann::ordered_json(nullptr);
     json["plans"].push_back(std::move(entry));
   }
-  json["memory_margin_bytes"] = static_cast<std::uint64_t>(headroom_.base());
+  json["memory_margin_bytes"] = static_cast<std::uint64_t>(task_.headroom.base());
   json["coarse_plans"] = result.shapes;
   json["looked_at"] = result.looked_at;
   json["estimated"] = result.estimated;
@@ -416,7 +282,7 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
   if (result.rejected) {
     json["rejected"] = {{"description", describe(result.rejected->plan)},
                         {"step_time_s", result.rejected->report.step_time.base()},
-                        {"memory", text_of(memory_verdict(result.rejected->report, headroom_))}};
+                        {"memory", text_of(memory_verdict(result.rejected->report, task_.headroom))}};
   } else {
     json["rejected"] = nullptr;
   }
@@ -437,7 +303,7 @@ std::optional<PlacementSearch> PlanVerb::place(const SearchResult& result, const
     progress.show("place", done, total, {}, "best " + short_text(shortest));
   };
   try {
-    return search_placement(best, lower(best.model, best.workload, best.plan), calibration_.calibration, routes,
+    return search_placement(best, lower(best.model, best.workload, best.plan), task_.calibration.calibration, routes,
                             options);
   } catch (const SimulationCancelled&) {
     return std::nullopt;
@@ -449,24 +315,20 @@ int PlanVerb::run() {
   std::optional<Fabric> fabric;
   FabricRoutes routes;
   if (fabric_) {
-    fabric = fabric_for_cluster(library_of(flags_), *fabric_, machine_);
+    fabric = fabric_for_cluster(library_of(task_.question.flags), *fabric_, task_.cluster);
     routes = {&*fabric, path_rule_of(routes_), 0};
   } else if (routes_) {
     refuse("cli.fabric", "--routes needs --fabric", {"A cluster's levels leave no choice of ways."});
   }
   if (show_space_) {
-    const Levels levels = levels_of(spec_, workload_, machine_, limits_);
-    const std::string shown = flags_.json ? json_text(levels_json(levels)) : describe(levels);
-    flags_.output ? write_output(flags_, shown) : print(shown);
+    const Levels levels = levels_of(task_.model, task_.workload, task_.cluster, task_.limits);
+    const std::string shown = task_.question.flags.json ? json_text(levels_json(levels)) : describe(levels);
+    task_.question.flags.output ? write_output(task_.question.flags, shown) : print(shown);
     return status_fine;
   }
-  require_output(flags_);
+  require_output(task_.question.flags);
   SearchOptions options;
-  options.objective = objective_ == "memory" ? Objective::memory
-                      : objective_ == "cost" ? Objective::cost
-                                             : Objective::step_time;
   options.top = top_;
-  options.headroom = headroom_;
   options.threads = threads_;
   options.simulate = simulates();
   options.cancel = &interrupted();
@@ -475,27 +337,21 @@ int PlanVerb::run() {
   options.progress = [&](const SearchProgress& p) {
     progress.settled(p.phase, p.done, p.total, p.best ? "best so far " + short_text(*p.best, 3) : "");
   };
-  options.limits = limits_;
-  SearchResult result = search(spec_, workload_, machine_, calibration_.calibration, options);
+  const SearchResult result = search(task_, options);
   progress.clear();
-  for (FoundPlan& found : result.plans) {
-    tell_prices(found.report, calibration_);
-    if (found.simulated) tell_prices(*found.simulated, calibration_);
-  }
-  if (result.rejected) tell_prices(result.rejected->report, calibration_);
   std::optional<PlacementSearch> placed;
   if (fabric) placed = place(result, routes, progress);
   progress.clear();
   if (!result.plans.empty()) {
     PlannedRun best = planned(result.plans[0], 0);
     if (placed) best.plan = placed->found.plan;
-    write_output(flags_, write_plan(best));
+    write_output(task_.question.flags, write_plan(best));
   }
   Diagnostics refused;
   const std::optional<std::string> flags = exported(result, refused);
-  if (prints_output(flags_) && !result.plans.empty()) {
+  if (prints_output(task_.question.flags) && !result.plans.empty()) {
     // It has been printed.
-  } else if (flags_.json) {
+  } else if (task_.question.flags.json) {
     std::optional<nlohmann::ordered_json> placement;
     if (placed) {
       placement = placement_json(routes, planned(result.plans[0], 0), *placed);
@@ -507,16 +363,17 @@ int PlanVerb::run() {
     wide_ ? print(text(result)) : print_wrapped(text(result));
     if (placed) {
       print(fmt::format("\nThe best plan on {}, links shared\n\n", escaped(fabric->spec().name)) +
-            placement_text(routes, machine_.devices(), *placed));
+            placement_text(routes, task_.cluster.devices(), *placed));
     } else if (fabric && !result.plans.empty()) {
       print("\nInterrupted before its ranks were placed: they are in the order of its axes.\n");
     }
     if (flags) print("\n" + *flags);
-    if (flags_.output && !result.plans.empty()) print(fmt::format("The best plan is in {}.\n", *flags_.output));
-    if (!result.plans.empty() && !export_) print_wrapped(launch_hint(result));
+    if (task_.question.flags.output && !result.plans.empty())
+      print(fmt::format("The best plan is in {}.\n", *task_.question.flags.output));
+    if (!result.plans.empty() && !task_.question.writer) print_wrapped(launch_hint(result));
   }
   // This comes after the result, which stands whatever the other program can express.
-  if (!refused.empty()) throw InputError(refused, flags_.json);
+  if (!refused.empty()) throw InputError(refused, task_.question.flags.json);
   return result.plans.empty() || !result.complete || unsimulated(result) > 0 || (fabric && !placed) ? status_no
                                                                                                     : status_fine;
 }
