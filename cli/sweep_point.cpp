@@ -246,7 +246,7 @@ std::optional<SweptPoint> PointComputer::compute(std::uint64_t number, std::uint
   const std::uint64_t tokens = ready.workload().global_batch * ready.workload().sequence_length;
   if (ready.task) {
     SearchOptions options;
-    options.top = 3;  // as `orrery plan` has it: the best of the answer is the same
+    options.top = 1;  // how many more are listed does not change the best
     options.simulate = false;
     options.threads = threads;
     options.cancel = cancel;

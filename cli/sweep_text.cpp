@@ -133,7 +133,7 @@ std::string front_text(const SweepRecord& sweep, const SweepView& view) {
     const SweptPoint& p = sweep.points[i];
     std::vector<std::string> cells = {fmt::format("{}", p.number)};
     for (std::string& value : said(p, varied)) cells.push_back(std::move(value));
-    for (const SweepMeasure* m : view.pareto) cells.push_back(fmt::format("{:.4g}", *m->get(*p.figures, view.run)));
+    for (const SweepMeasure* m : view.pareto) cells.push_back(measure_text(*m->get(*p.figures, view.run)));
     table.row(std::move(cells));
   }
   std::string names, units;

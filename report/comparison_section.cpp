@@ -75,7 +75,7 @@ PageSection comparison_section(const std::vector<ReportedPlan>& plans, const std
     return p.report.peak_memory_process_bytes.value_or(p.report.peak_memory_bytes);
   };
   const std::vector<std::vector<std::string>> rows = {
-      row("step time", [](const ReportedPlan& p) { return short_text(p.report.step_time, 4); }),
+      row("predicted step", [](const ReportedPlan& p) { return short_text(p.report.step_time, 4); }),
       row("tokens/s per GPU", [](const ReportedPlan& p) { return short_count(p.report.tokens_per_s_per_gpu, 4); }),
       row("MFU",
           [](const ReportedPlan& p) { return fmt::format("{:.1f} %", 100.0 * p.report.model_flops_utilization); }),

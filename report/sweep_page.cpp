@@ -62,7 +62,7 @@ std::string front_table(const SweepRecord& sweep, const std::vector<std::size_t>
   std::vector<std::vector<std::string>> rows;
   for (const std::size_t i : pareto_front(sweep.points, pareto, run)) {
     std::vector<std::string> row = cells_of(sweep.points[i], keys);
-    for (const SweepMeasure* m : pareto) row.push_back(fmt::format("{:.4g}", *m->get(*sweep.points[i].figures, run)));
+    for (const SweepMeasure* m : pareto) row.push_back(measure_text(*m->get(*sweep.points[i].figures, run)));
     rows.push_back(std::move(row));
   }
   return html_table(headers, rows);

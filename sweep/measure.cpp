@@ -1,7 +1,11 @@
 #include "sweep/measure.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+
+#include "core/base/units_text.hpp"
 
 namespace orrery {
 namespace {
@@ -63,6 +67,10 @@ std::span<const SweepMeasure> sweep_measures() { return measures; }
 const SweepMeasure* sweep_measure_named(std::string_view name) {
   const auto at = std::find_if(measures.begin(), measures.end(), [&](const SweepMeasure& m) { return m.name == name; });
   return at == measures.end() ? nullptr : &*at;
+}
+
+std::string measure_text(double figure) {
+  return figure >= 1e4 ? short_count(figure, 4) : fmt::format("{:.4g}", figure);
 }
 
 std::vector<std::size_t> pareto_front(const std::vector<SweptPoint>& points,

@@ -26,6 +26,8 @@ struct SweepMeasure {
 };
 [[nodiscard]] std::span<const SweepMeasure> sweep_measures();
 [[nodiscard]] const SweepMeasure* sweep_measure_named(std::string_view name);
+/// A figure as a person reads it: four digits, with k, M, G behind large ones.
+[[nodiscard]] std::string measure_text(double figure);
 
 /// Places in `points` of those that no other found point betters: none is at least as good in all measures and better
 /// in one (a Pareto front). Of equal points the first is taken. In the order of the first measure, best first. Points
