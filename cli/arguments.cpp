@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "cli/commit.hpp"
 #include "cli/common.hpp"
 #include "cli/job.hpp"
 #include "cli/status.hpp"
@@ -159,6 +160,10 @@ class AppCommand final : public Command {
     app_.add_option(name, into, help)->required();
     return *this;
   }
+  Command& positionals(const std::string& name, std::vector<std::string>& into, const std::string& help) override {
+    app_.add_option(name, into, help);
+    return *this;
+  }
   Command& required(const std::string& name, std::string& into, const std::string& help) override {
     app_.add_option(name, into, help)->required();
     return *this;
@@ -262,7 +267,9 @@ class AppCommand final : public Command {
 int dispatch(int count, const char* const* values, const std::vector<std::unique_ptr<Verb>>& verbs) {
   CLI::App app{"orrery plans parallel training, predicts its time and memory, runs the same plan and compares.",
                "orrery"};
-  app.set_version_flag("--version", [] { return "orrery " ORRERY_VERSION "\nCUDA: " + cuda_state(cuda_module()); });
+  app.set_version_flag("--version", [] {
+    return fmt::format("orrery {} ({})\nCUDA: {}", ORRERY_VERSION, orrery_commit(), cuda_state(cuda_module()));
+  });
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   app.footer(

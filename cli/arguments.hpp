@@ -26,6 +26,8 @@ class Command {
   virtual Command& positional(const std::string& name, std::optional<std::string>& into, const std::string& help) = 0;
   /// One or more.
   virtual Command& positional(const std::string& name, std::vector<std::string>& into, const std::string& help) = 0;
+  /// Any number, or none.
+  virtual Command& positionals(const std::string& name, std::vector<std::string>& into, const std::string& help) = 0;
   virtual Command& required(const std::string& name, std::string& into, const std::string& help) = 0;
   virtual Command& required(const std::string& name, std::uint64_t& into, const std::string& help, Bounds) = 0;
   virtual Command& option(const std::string& name, std::string& into, const std::string& help) = 0;

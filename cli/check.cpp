@@ -32,6 +32,8 @@
 #include "framework/framework.hpp"
 #include "planner/describe.hpp"
 #include "sim/net/fabric_spec.hpp"
+#include "sweep/points_file.hpp"
+#include "sweep/sweep_file.hpp"
 #include "validate/run_table.hpp"
 
 namespace orrery {
@@ -236,6 +238,17 @@ class CheckVerb final : public Verb {
       case FileKind::measured_runs:
         if (const auto runs = parse_runs(text, file_, d)) return counted(runs->size(), "run");
         return {};
+      case FileKind::sweep:
+        if (const auto s = parse_sweep(text, file_, d)) {
+          return counted(sweep_points(grids_of(s->base, s->cases)).size(), "point");
+        }
+        return {};
+      case FileKind::points:
+        if (const auto r = read_points(text, file_, d)) {
+          return fmt::format("{} of {}{}", r->points.size(), counted(r->header.points.size(), "point"),
+                             r->torn ? ", and a line that was cut off" : "");
+        }
+        return {};
       case FileKind::unknown:
         Diagnostic m;
         m.file = file_;
@@ -243,8 +256,7 @@ class CheckVerb final : public Verb {
         m.message = "this is not a file that Orrery knows";
         m.details.push_back(
             "A TOML file of Orrery has a table [model], [workload], [device], [cluster], [reliability], [fabric], "
-            "[plan] or [[step]] "
-            "(a lesson), or is a calibration.");
+            "[plan], [sweep] or [[step]] (a lesson), or is a calibration.");
         if (const std::size_t first = text.find_first_not_of(" \t\r\n");
             first != std::string::npos && (text[first] == '{' || text[first] == '[')) {
           m.details = {

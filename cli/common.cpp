@@ -28,6 +28,8 @@
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "framework/framework.hpp"
+#include "sim/estimate/estimate.hpp"
+#include "sim/memory/fit.hpp"
 #include "validate/cost_labels.hpp"
 
 namespace orrery {
@@ -55,6 +57,10 @@ void declare_allocator(Command& c, CommonFlags& flags) {
 
 void declare_machine(Command& c, CommonFlags& flags) {
   c.option("--gpus", flags.gpus, "number of devices; default: the cluster file's", {1, max_devices});
+  declare_prices(c, flags);
+}
+
+void declare_prices(Command& c, CommonFlags& flags) {
   c.option("--nic", flags.nic, "a network port's bandwidth, where --cluster is one word (h200:8x4): \"400 Gbit/s\"");
   c.option("--calibration", flags.calibration, "calibration file; default: the device's");
   c.option(
@@ -213,6 +219,11 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
     run.cluster = named_cluster(library, run.cluster_reference, ranks, d);
     require_none(d);
   }
+  return checked_run(std::move(run), flags);
+}
+
+UnresolvedPlan checked_run(PlannedRun run, const CommonFlags& flags) {
+  Diagnostics d;
   adapt_to_this_machine(*run.cluster);
   set_price(*run.cluster, flags);
   if (flags.lanes != "auto") run.cluster->device.concurrent_lanes = flags.lanes == "concurrent";
@@ -221,7 +232,7 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
   check_framework(run, d);
   require_none(d);
   CalibrationChoice calibration =
-      calibration_of(for_framework(flags, run.framework), library, *run.cluster, run.workload.precision);
+      calibration_of(for_framework(flags, run.framework), library_of(flags), *run.cluster, run.workload.precision);
   return {std::move(run), std::move(calibration)};
 }
 
@@ -248,6 +259,13 @@ CostModel cost_model(const LoadedPlan& loaded) {
   const Plan& plan = loaded.run.plan;
   return CostModel(*loaded.run.cluster, loaded.calibration.calibration, plan.mesh, plan.placement,
                    plan.collective_algorithm);
+}
+
+Report estimated(const LoadedPlan& loaded, bool expandable_segments) {
+  Report report = estimate(loaded.run, loaded.program, cost_model(loaded));
+  tell_prices(report, loaded.calibration);
+  judge_memory(report, loaded.run, loaded.program, loaded.calibration.calibration, {{}, expandable_segments});
+  return report;
 }
 
 namespace {

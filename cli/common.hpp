@@ -46,8 +46,10 @@ struct CommonFlags {
 void declare_output(Command&, CommonFlags&, const std::string& output_help);
 /// Declares --expandable-segments: how the process's caching allocator is set up.
 void declare_allocator(Command&, CommonFlags&);
-/// --gpus, --nic, --calibration, --software, --price and --lanes.
+/// --gpus, and what declare_prices() declares.
 void declare_machine(Command&, CommonFlags&);
+/// --nic, --calibration, --software, --price and --lanes.
+void declare_prices(Command&, CommonFlags&);
 
 /// --model, --set and --nearest, for verbs that take a plan.
 void declare_plan_sources(Command&, CommonFlags&);
@@ -101,6 +103,9 @@ enum class ClusterUse : std::uint8_t {
                                              const std::optional<std::string>& cluster,
                                              ClusterUse use = ClusterUse::replace);
 
+/// A run that has been read: its cluster's price, lanes and cores are set, its rules are checked, its prices chosen.
+[[nodiscard]] UnresolvedPlan checked_run(PlannedRun, const CommonFlags&);
+
 /// A plan file with everything that is needed to price or run it.
 struct LoadedPlan {
   PlannedRun run;  ///< resolved; its cluster is set
@@ -117,6 +122,8 @@ struct LoadedPlan {
 [[nodiscard]] std::filesystem::path plan_path(const std::string& reference, const Library&);
 
 [[nodiscard]] CostModel cost_model(const LoadedPlan&);
+/// What estimate() says of a plan, with the memory of its processes judged and its prices named.
+[[nodiscard]] Report estimated(const LoadedPlan&, bool expandable_segments);
 
 /// The differences between what two plans are for: "model: A | B". Sources of figures, and settings that no prediction
 /// depends on (learning rates, seed, data), do not count. Times of plans for different things say little about the

@@ -15,8 +15,6 @@
 #include "core/plan/plan_check.hpp"
 #include "core/record/report_file.hpp"
 #include "planner/describe.hpp"
-#include "sim/estimate/estimate.hpp"
-#include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
@@ -24,13 +22,6 @@ namespace {
 /// "A", "B", ..., then "27".
 std::string letter(std::size_t at) {
   return at < 26 ? std::string(1, static_cast<char>('A' + at)) : std::to_string(at + 1);
-}
-
-Report report_of(const LoadedPlan& plan) {
-  Report out = estimate(plan.run, plan.program, cost_model(plan));
-  judge_memory(out, plan.run, plan.program, plan.calibration.calibration);
-  tell_prices(out, plan.calibration);
-  return out;
 }
 
 /// A row of figures, one for each plan.
@@ -115,7 +106,7 @@ LoadedPlan changed_plan(const LoadedPlan& from, const std::string& words, const 
 
 int tell_plans(const std::vector<LoadedPlan>& plans, const CommonFlags& flags) {
   std::vector<Report> reports;
-  for (const LoadedPlan& plan : plans) reports.push_back(report_of(plan));
+  for (const LoadedPlan& plan : plans) reports.push_back(estimated(plan, false));
   const bool fit = std::all_of(reports.begin(), reports.end(), [](const Report& r) { return r.fits; });
   const LoadedPlan& a = plans.front();
   nlohmann::ordered_json json;

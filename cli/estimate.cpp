@@ -8,8 +8,6 @@
 #include "cli/verbs.hpp"
 #include "cli/wrapping.hpp"
 #include "core/record/report_file.hpp"
-#include "sim/estimate/estimate.hpp"
-#include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
@@ -41,9 +39,7 @@ class EstimateVerb final : public Verb {
   int run() override {
     keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output});
     const LoadedPlan loaded = load_plan(plan_, flags_, cluster_);
-    Report report = estimate(loaded.run, loaded.program, cost_model(loaded));
-    tell_prices(report, loaded.calibration);
-    judge_memory(report, loaded.run, loaded.program, loaded.calibration.calibration, {{}, flags_.expandable_segments});
+    const Report report = estimated(loaded, flags_.expandable_segments);
     std::vector<ExplainedOperation> prices;
     if (explained_) prices = explain_operations(loaded, *explained_);
     write_output(flags_, write_report(report));

@@ -10,6 +10,7 @@
 #include "core/record/profile.hpp"
 #include "core/record/report_file.hpp"
 #include "framework/framework.hpp"
+#include "sweep/points_file.hpp"
 
 namespace orrery {
 
@@ -32,6 +33,8 @@ std::string_view name_of(FileKind kind) {
     case FileKind::fabric: return "fabric";
     case FileKind::lesson: return "lesson";
     case FileKind::measured_runs: return "table of measured runs";
+    case FileKind::sweep: return "sweep";
+    case FileKind::points: return "file of points";
     case FileKind::launch: return "launch file";
     case FileKind::unknown: return "unknown";
   }
@@ -53,6 +56,7 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
   if (first == std::string::npos) return FileKind::unknown;
   if (text.compare(first, 14, "orrery-program") == 0) return FileKind::program;
   if (text.compare(first, 3, "id,") == 0) return FileKind::measured_runs;
+  if (looks_like_points(text)) return FileKind::points;
   // Comments may stand before its first line.
   for (std::size_t at = first; at < text.size(); at = text.find_first_not_of(" \t\r\n", text.find('\n', at))) {
     if (text.compare(at, 12, "orrery-order") == 0) return FileKind::order;
@@ -77,6 +81,7 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
   const std::optional<TomlTable> root = parse_toml(text, file, diagnostics);
   if (!root) return FileKind::unknown;
   if (root->has("step")) return FileKind::lesson;
+  if (root->has("sweep")) return FileKind::sweep;
   // A plan names what other files say in tables.
   if (root->is_text("model") || root->is_text("cluster")) return FileKind::plan;
   if (root->has("plan") || root->has("mesh") || (root->has("workload") && root->has("model"))) return FileKind::plan;

@@ -28,6 +28,8 @@ enum class FileKind : std::uint8_t {
   fabric,
   lesson,
   measured_runs,
+  sweep,
+  points,  ///< of a sweep
   launch,  ///< of another training program (framework/)
   unknown
 };

@@ -276,7 +276,7 @@ class ForecastVerb final : public Verb {
   }
 
   CommonFlags flags_;
-  SearchWish wish_;
+  ForecastQuestion wish_;
   ForecastWishes wishes_;
   std::optional<std::string> plan_, tokens_, by_, from_, budget_, cluster_, power_, power_price_, grid_, pue_, svg_,
       critical_, curve_;

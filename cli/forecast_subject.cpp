@@ -31,7 +31,7 @@ constexpr std::uint64_t usual_batch_tokens = std::uint64_t{4} << 20;
 constexpr std::uint64_t usual_sequence = 8192;
 
 /// The batch and the length that nothing says.
-Workload workload_of(const SearchWish& wish, const ModelSpec& model, std::vector<std::string>& assumed) {
+Workload workload_of(const ForecastQuestion& wish, const ModelSpec& model, std::vector<std::string>& assumed) {
   Workload w;
   w.clip_norm = 1.0;
   const auto& names = precision_names();
@@ -90,7 +90,7 @@ ForecastSubject forecast_subject(const LoadedPlan& loaded, const PowerTable& pow
   return out;
 }
 
-ForecastSubject searched_subject(const CommonFlags& flags, const std::string& cluster, const SearchWish& wish,
+ForecastSubject searched_subject(const CommonFlags& flags, const std::string& cluster, const ForecastQuestion& wish,
                                  const PowerTable& power) {
   const Library library = library_of(flags);
   Diagnostics d;

@@ -25,7 +25,7 @@ struct ForecastSubject {
 };
 
 /// What `orrery forecast` takes in place of a plan file: the planner finds the plan.
-struct SearchWish {
+struct ForecastQuestion {
   std::uint64_t batch = 0, sequence = 0;  ///< 0: assumed
   std::string precision = "bf16";
 };
@@ -33,7 +33,7 @@ struct SearchWish {
 [[nodiscard]] ForecastSubject forecast_subject(const LoadedPlan&, const PowerTable&);
 /// The fastest plan that fits, of --model on a cluster; the usual batch is 4 Mi tokens. Refuses (forecast.no-plan)
 /// where none does.
-[[nodiscard]] ForecastSubject searched_subject(const CommonFlags&, const std::string& cluster, const SearchWish&,
+[[nodiscard]] ForecastSubject searched_subject(const CommonFlags&, const std::string& cluster, const ForecastQuestion&,
                                                const PowerTable&);
 /// The same run on `gpus` devices: a plan with more or fewer replicas of the same batch, or the best plan of a search.
 /// Empty where there is none.

@@ -11,13 +11,13 @@
 #include "cli/forecast_answer.hpp"
 #include "cli/found_plans_text.hpp"
 #include "cli/interrupt.hpp"
-#include "cli/memory_margin.hpp"
 #include "cli/nearest_fit.hpp"
 #include "cli/other_programs.hpp"
 #include "cli/placement_text.hpp"
 #include "cli/plan_source.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
+#include "cli/search_question.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
@@ -25,16 +25,14 @@
 #include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
-#include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/record/report_file.hpp"
-#include "core/spec/model_level.hpp"
 #include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
-#include "framework/search_space.hpp"
+#include "framework/framework.hpp"
 #include "planner/describe.hpp"
 #include "planner/levels.hpp"
 #include "planner/placement.hpp"
@@ -43,8 +41,6 @@
 
 namespace orrery {
 namespace {
-
-std::vector<std::string> strings(const std::vector<std::string_view>& names) { return {names.begin(), names.end()}; }
 
 nlohmann::ordered_json levels_json(const Levels& levels) {
   nlohmann::ordered_json json;
@@ -62,41 +58,34 @@ class PlanVerb final : public Verb {
   const char* summary() const override { return "find the best plans for a model on a cluster"; }
 
   void declare(Command& c) override {
-    c.required("--model", model_, "a name, a .toml file, or a Hugging Face config.json");
-    c.option("--part", part_, "the part of a config.json's model to take: language");
-    c.required("--cluster", cluster_, "a name, a .toml file, or device:devices per box x boxes: h200:8x4, l40s:8");
-    c.required("--batch", workload_.global_batch, "sequences per optimizer step", {1, max_batch});
-    c.required("--seq", workload_.sequence_length, "tokens per sequence", {1, max_sequence});
-    c.choice("--precision", precision_, strings(precision_names()), "precision of weights and activations");
-    c.choice("--optimizer", optimizer_, strings(optimizer_names()), "");
-    c.option("--dropout", dropout_, "rate of all dropout");
-    c.option("--clip-norm", clip_norm_, "global gradient norm to clip at; 0: none");
-    c.choice("--objective", objective_, {"step-time", "memory", "cost"}, "what to minimize");
+    SearchQuestion& q = question_;
+    c.required("--model", q.model, "a name, a .toml file, or a Hugging Face config.json");
+    c.required("--cluster", q.cluster, "a name, a .toml file, or device:devices per box x boxes: h200:8x4, l40s:8");
+    c.required("--batch", q.batch, "sequences per optimizer step", {1, max_batch});
+    c.required("--seq", q.sequence, "tokens per sequence", {1, max_sequence});
+    c.choice("--precision", q.precision, {precision_names().begin(), precision_names().end()},
+             "precision of weights and activations");
+    declare_search(c, q);
     c.option("--top", top_, "plans to find; as many are shown as fit side by side", {1, 10'000});
     c.flag("--wide", wide_, "show all of them side by side, however wide, with every decision and figure");
     c.flag("--verbose", verbose_, "every decision and figure, and what memory consists of");
     c.option("--threads", threads_, "number of threads; 0: all cores", {0, 4096});
-    c.option("--for", framework_,
+    c.option("--for", q.framework,
              "the program that is to launch the plan: all that it can launch is searched, and its costs are priced "
              "(orrery show frameworks); any: every dimension; without it the usual one on the device is assumed");
-    c.option("--export", export_,
+    c.option("--export", q.writer,
              "print the best plan as a launch of another program (orrery export --help lists them); without --for only "
              "what that program can launch is searched");
-    c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated with --json, --verbose and --wide, too");
-    c.flag("--all", all_, "the same as --for any");
-    c.option("--only", only_, "within these limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
-    c.option(
-        "--memory-margin", margin_,
-        "memory to keep free on every device beside what the process holds: \"4 GiB\"; auto is the measured error");
     c.option("--tokens", tokens_, "then forecast the plans' whole runs of so many tokens (orrery forecast): 1T, 300B");
+    c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated with --json, --verbose and --wide, too");
     c.option("--fabric", fabric_,
              "then place the best plan's ranks on these wires, links shared (orrery place): a name or a .toml file");
     c.option(
         "--routes", routes_,
         "which of several ways a message takes through the fabric: by-destination (the default), hashed, rail-local");
     c.flag("--space", show_space_, "describe the space that would be searched, and stop");
-    declare_machine(c, flags_);
-    declare_output(c, flags_, "write the best plan here; with --space, the space");
+    declare_machine(c, q.flags);
+    declare_output(c, q.flags, "write the best plan here; with --space, the space");
     c.examples(
         "  orrery plan --model llama-3-70b --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 -o best.toml\n"
         "  orrery plan --model gpt3-175b --cluster dgx-a100 --gpus 128 --batch 256 --seq 2048 --export megatron\n"
@@ -110,22 +99,24 @@ class PlanVerb final : public Verb {
 
  private:
   void read();
-  /// --for, --export, --only and --all.
-  [[nodiscard]] SpaceWish space_wish() const { return {all_ ? "any" : framework_, only_, export_}; }
   PlannedRun planned(const Plan& plan, const std::string& name) const;
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
   /// The best placement on --fabric for the ranks of the best plan; empty where no plan was found or the search was
   /// interrupted.
   std::optional<PlacementSearch> place(const SearchResult&, const FabricRoutes&, Progress&) const;
   std::string heading() const;
-  std::string headline(const FoundPlan& best) const;
+  std::string headline(const SearchResult&) const;
+  /// The step of the best plan as other programs run it.
+  std::vector<ProgramStep> other_programs(const SearchResult& result) const {
+    return other_program_steps(planned(result.plans[0], 0), task_.calibration, task_.question.flags);
+  }
   std::string rejected_text(const SearchResult&) const;
   std::string text(const SearchResult&) const;
   std::string launch_hint(const SearchResult&) const;
   /// The whole runs of --tokens.
   void forecast(const SearchResult&);
   /// Whether the simulated times are shown. Without a fabric they equal the estimates, and take longer.
-  [[nodiscard]] bool simulates() const { return !no_simulate_ && (flags_.json || verbose_ || wide_); }
+  [[nodiscard]] bool simulates() const { return !no_simulate_ && (task_.question.flags.json || verbose_ || wide_); }
   /// Number of plans whose simulation was asked for and interrupted.
   std::size_t unsimulated(const SearchResult&) const;
   nlohmann::ordered_json nearest_json() const;
@@ -133,109 +124,36 @@ class PlanVerb final : public Verb {
                   std::optional<nlohmann::ordered_json> placement) const;
   std::optional<std::string> exported(const SearchResult&, Diagnostics& refused) const;
 
-  CommonFlags flags_;
-  std::string model_, part_, cluster_, framework_;
-  std::string precision_ = "bf16", optimizer_ = "adam", objective_ = "step-time", margin_ = "auto";
-  double dropout_ = 0.0, clip_norm_ = 1.0;
+  SearchQuestion question_;  ///< as asked, until it is read
+  SearchTask task_;
   std::uint32_t top_ = 3, threads_ = 0;
-  std::optional<std::string> export_, only_, fabric_, routes_, tokens_;
+  std::optional<std::string> fabric_, routes_, tokens_;
   std::vector<ForecastAnswer> forecasts_;  ///< of the plans found, where --tokens is given
-  SearchSpace space_;
-  bool no_simulate_ = false, show_space_ = false, all_ = false, wide_ = false, verbose_ = false;
-  Workload workload_;
-  ModelSpec spec_;
-  ClusterSpec machine_;
-  Bytes headroom_;
-  CalibrationChoice calibration_;
+  bool no_simulate_ = false, show_space_ = false, wide_ = false, verbose_ = false;
 };
 
 void PlanVerb::read() {
   Diagnostics d;
-  const auto index_in = [](const std::vector<std::string_view>& names, const std::string& name) {
-    return std::find(names.begin(), names.end(), name) - names.begin();
-  };
-  workload_.precision = static_cast<Precision>(index_in(precision_names(), precision_));
-  workload_.optimizer.kind = static_cast<OptimizerKind>(index_in(optimizer_names(), optimizer_));
-  workload_.hidden_dropout = dropout_;
-  workload_.attention_dropout = dropout_;
-  if (clip_norm_ != 0.0) workload_.clip_norm = clip_norm_;
-  if (!(clip_norm_ >= 0.0 && clip_norm_ <= 1e9)) {
-    d.error("cli.clip-norm", "--clip-norm is out of range",
-            {fmt::format("It is {}; above 0 and at most 1e9, or 0 for no clipping, is allowed.", clip_norm_)});
-    workload_.clip_norm.reset();
-  }
-  static_cast<void>(check_workload(workload_, d));  // the mistakes are in d
   if (top_ < 1 || top_ > 10'000) {
     d.error("cli.top", "--top is out of range", {fmt::format("It is {}; from 1 to 10000 is allowed.", top_)});
   }
-  const Framework* wished = wished_framework(space_wish(), d);
-  if (only_) static_cast<void>(limits_of(*only_, d));  // the mistakes are in d
-  if (wished != nullptr) flags_ = for_framework(std::move(flags_), std::string(wished->name));
   if (tokens_) static_cast<void>(count_of(*tokens_, "--tokens"));
   if (threads_ > 4096) {
     d.error("cli.threads", "--threads is out of range",
             {fmt::format("It is {}; from 0 to 4096 is allowed.", threads_)});
   }
-  const Library library = library_of(flags_);
-  if (!part_.empty()) model_ += "#" + part_;
-  cluster_ = with_nic(cluster_, flags_);
-  std::optional<ModelSpec> model = named_model(library, model_, d);
-  std::optional<ClusterSpec> cluster = named_cluster(library, cluster_, flags_.gpus, d);
-  require_none(d);
-  spec_ = std::move(*model);
-  machine_ = std::move(*cluster);
-  adapt_to_this_machine(machine_);
-  set_price(machine_, flags_);
-  if (spec_.positions == PositionEncoding::learned && workload_.sequence_length > spec_.max_positions) {
-    d.error("workload.sequence", fmt::format("{} has {} positions", spec_.name, spec_.max_positions),
-            {fmt::format("--seq is {}.", workload_.sequence_length)});
-  }
-  for (std::uint32_t kind = 0; kind < node_kinds(machine_); ++kind) {
-    const DeviceSpec& device = device_of(machine_, kind);
-    if (device.peak.contains(workload_.precision)) continue;
-    std::string known;
-    for (const auto& [p, rate] : device.peak) known += (known.empty() ? "" : ", ") + std::string(name_of(p));
-    d.error("plan.precision", fmt::format("{} does not compute in {}", device.name, precision_),
-            {fmt::format("It computes in {}.", known)});
-  }
-  static_cast<void>(check_priced(spec_, d) && check_sizes(spec_, workload_, d));
-  if (d.empty()) {
-    // The plainest plan breaks only rules that no plan at all could keep.
-    Plan plainest;
-    plainest.stage_layers = std::vector<std::uint32_t>{static_cast<std::uint32_t>(spec_.layers)};
-    check(plainest, spec_, workload_, nullptr, d);
-  }
-  if (objective_ == "cost" && !machine_.price_per_gpu_hour) {
-    d.error("cli.objective", fmt::format("{} has no price", machine_.name),
-            {"Write price_per_gpu_hour into a cluster file of your own, or minimize step-time."});
-  }
-  require_none(d);
-  calibration_ = calibration_of(flags_, library, machine_, workload_.precision);
-  headroom_ = margin_of(margin_, machine_, calibration_.calibration, d);
-  space_ = search_space_of(space_wish(), calibration_.software.name, spec_, workload_, d);
-  require_none(d);
+  task_ = search_task(std::move(question_), std::move(d));
 }
 
-PlannedRun PlanVerb::planned(const Plan& plan, const std::string& name) const {
-  PlannedRun run;
-  // An assumed framework is not written down: without one, a plan is priced as the usual program runs it.
-  if (space_.framework != nullptr && !space_.assumed) run.framework = space_.framework->name;
-  run.model = spec_;
-  run.workload = workload_;
-  run.cluster = machine_;
-  run.plan = plan;
-  run.plan.name = name;
-  run.model_reference = library_of(flags_).portable_model(model_, "");
-  run.cluster_reference = portable(cluster_, "");
-  return run;
-}
+PlannedRun PlanVerb::planned(const Plan& plan, const std::string& name) const { return planned_run(task_, plan, name); }
 
 PlannedRun PlanVerb::planned(const FoundPlan& found, std::size_t place) const {
-  return planned(found.plan, fmt::format("{}-{}-{}-{}", spec_.name, machine_.devices(), machine_.name, place + 1));
+  return planned(found.plan, plan_name(task_, place));
 }
 
 nlohmann::ordered_json PlanVerb::nearest_json() const {
-  const NearestFit fit = nearest_fit(spec_, workload_, machine_, calibration_.calibration, headroom_, space_.limits);
+  const NearestFit fit =
+      nearest_fit(task_.model, task_.workload, task_.cluster, task_.calibration.calibration, task_.headroom, task_.space.limits);
   const auto entry = [&](const std::optional<PlanMemory>& found, const ClusterSpec& cluster) {
     if (!found) return nlohmann::ordered_json(nullptr);
     PlannedRun run = planned(found->plan, "");
@@ -247,8 +165,8 @@ nlohmann::ordered_json PlanVerb::nearest_json() const {
                                   {"plan_file", write_plan(run)}};
   };
   nlohmann::ordered_json json;
-  json["least_memory"] = entry(fit.here, machine_);
-  json["would_fit"] = entry(fit.fits, fit.on.value_or(machine_));
+  json["least_memory"] = entry(fit.here, task_.cluster);
+  json["would_fit"] = entry(fit.fits, fit.on.value_or(task_.cluster));
   json["complete"] = !fit.interrupted_at;
   return json;
 }
@@ -272,28 +190,29 @@ std::string launcher_text(const SearchSpace& space) {
 
 /// Says what is planned, and how it is priced.
 std::string PlanVerb::heading() const {
-  std::string out = fmt::format("{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\n", escaped(spec_.name),
-                                short_count(static_cast<double>(parameter_count(spec_))), escaped(machine_.name),
-                                escaped(devices_text(machine_)), workload_.global_batch, workload_.sequence_length,
-                                precision_, optimizer_);
-  if (const std::string unread = unread_text(spec_); !unread.empty()) out += unread + "\n";
-  out += fmt::format("software: {}\n",
-                     escaped(verbose_ ? describe(calibration_.software) : describe_briefly(calibration_.software)));
-  if (const std::string launcher = launcher_text(space_); !launcher.empty()) out += launcher + "\n";
-  for (const DeviceBasis& device : calibration_.devices) out += fmt::format("device: {}\n", escaped(device.text));
-  for (const std::string& what : machine_.assumed) out += fmt::format("assumed: {}\n", escaped(what));
-  if (verbose_) out += fmt::format("calibration: {}\n", escaped(calibration_.origin));
+  std::string out =
+      fmt::format("{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\n", escaped(task_.model.name),
+                  short_count(static_cast<double>(parameter_count(task_.model))), escaped(task_.cluster.name),
+                  escaped(devices_text(task_.cluster)), task_.workload.global_batch, task_.workload.sequence_length,
+                  task_.question.precision, task_.question.optimizer);
+  if (const std::string unread = unread_text(task_.model); !unread.empty()) out += unread + "\n";
+  out += fmt::format("software: {}\n", escaped(verbose_ ? describe(task_.calibration.software)
+                                                        : describe_briefly(task_.calibration.software)));
+  if (const std::string launcher = launcher_text(task_.space); !launcher.empty()) out += launcher + "\n";
+  for (const DeviceBasis& device : task_.calibration.devices) out += fmt::format("device: {}\n", escaped(device.text));
+  for (const std::string& what : task_.cluster.assumed) out += fmt::format("assumed: {}\n", escaped(what));
+  if (verbose_) out += fmt::format("calibration: {}\n", escaped(task_.calibration.origin));
   return out + "\n";
 }
 
 /// The answer in some lines.
-std::string PlanVerb::headline(const FoundPlan& plan) const {
-  const Report& best = plan.report;
+std::string PlanVerb::headline(const SearchResult& result) const {
+  const Report& best = result.plans[0].report;
   std::string out = fmt::format("The best plan takes {} a step", headline_text(best));
   if (best.interval) out += fmt::format(" ({} in eight of ten measured cases)", step_range(best));
   out += fmt::format(".  It {}.\n", verdict_text(best));
   if (best.software_assumed && best.interval) {
-    out += other_programs_text(other_program_steps(planned(plan.plan, ""), calibration_, flags_));
+    out += other_programs_text(other_programs(result));
     out += "Name your software (--software) for a closer answer.\n";
   }
   return out + "\n";
@@ -302,13 +221,13 @@ std::string PlanVerb::headline(const FoundPlan& plan) const {
 void PlanVerb::forecast(const SearchResult& result) {
   const double tokens = count_of(*tokens_, "--tokens");
   Diagnostics d;
-  const std::optional<PowerTable> power = power_table(library_of(flags_), std::nullopt, d);
+  const std::optional<PowerTable> power = power_table(library_of(task_.question.flags), std::nullopt, d);
   require_none(d);
   ForecastWishes wishes;
   wishes.runs = 0;
   for (std::size_t i = 0; i < result.plans.size() && !interrupted().load(); ++i) {
-    const LoadedPlan loaded = resolved_and_lowered({planned(result.plans[i], i), calibration_});
-    forecasts_.push_back(forecast_answer(forecast_subject(loaded, *power), tokens, wishes, flags_));
+    const LoadedPlan loaded = resolved_and_lowered({planned(result.plans[i], i), task_.calibration});
+    forecasts_.push_back(forecast_answer(forecast_subject(loaded, *power), tokens, wishes, task_.question.flags));
   }
 }
 
@@ -317,20 +236,21 @@ std::string PlanVerb::rejected_text(const SearchResult& result) const {
   if (!result.rejected) return "";
   const Report& report = result.rejected->report;
   return fmt::format("Rejected: {}: it would take {}, but needs {}.\n", describe(result.rejected->plan),
-                     headline_text(report), text_of(memory_verdict(report, headroom_)));
+                     headline_text(report), text_of(memory_verdict(report, task_.headroom)));
 }
 
 std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
   std::string out = heading();
   if (plans.empty() && result.complete) {
-    const NearestFit fit = nearest_fit(spec_, workload_, machine_, calibration_.calibration, headroom_, space_.limits);
+    const NearestFit fit =
+        nearest_fit(task_.model, task_.workload, task_.cluster, task_.calibration.calibration, task_.headroom, task_.space.limits);
     return out + "No plan fits.\n" + result.claim + "\n" + rejected_text(result) + nearest_text(fit);
   }
   if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.claim + "\n";
   TableSize size{output_columns(), top_, verbose_ || wide_};
   if (wide_) size.columns = std::max<std::size_t>(size.columns, 20 + 26 * plans.size());
-  out += headline(plans[0]) + found_plans_text(plans, workload_, size);
+  out += headline(result) + found_plans_text(plans, task_.workload, size);
   if (!forecasts_.empty()) out += "\n" + forecasts_text(forecasts_);
   if (!result.complete) {
     out += "\nInterrupted: the best of the plans estimated so far.\n";
@@ -339,16 +259,16 @@ std::string PlanVerb::text(const SearchResult& result) const {
                        unsimulated(result), counted(plans.size(), "best plan"));
   }
   out += "\n" + rejected_text(result) + result.claim + "\n";
-  if (headroom_ > Bytes()) {
+  if (task_.headroom > Bytes()) {
     out += fmt::format("{} of every device stay free, for the measured error of memory (--memory-margin).\n",
-                       short_text(headroom_));
+                       short_text(task_.headroom));
   }
   return out;
 }
 
 /// The command that launches what was found.
 std::string PlanVerb::launch_hint(const SearchResult& result) const {
-  const Framework* framework = space_.framework;
+  const Framework* framework = task_.space.framework;
   if (framework == nullptr || framework->writings.empty()) return "";
   Diagnostics refused;
   static_cast<void>(framework->writings.front().write(planned(result.plans[0], 0), refused));
@@ -357,16 +277,17 @@ std::string PlanVerb::launch_hint(const SearchResult& result) const {
                        refused.list().front().code);
   }
   const std::string_view writing = framework->writings.front().name;
-  if (!flags_.output) return fmt::format("Launch it: --export {} prints how; -o FILE keeps the plan.\n", writing);
-  return fmt::format("Launch it: orrery export {} --to {}\n", escaped(*flags_.output), writing);
+  const std::optional<std::string>& kept = task_.question.flags.output;
+  if (!kept) return fmt::format("Launch it: --export {} prints how; -o FILE keeps the plan.\n", writing);
+  return fmt::format("Launch it: orrery export {} --to {}\n", escaped(*kept), writing);
 }
 
 /// The launch of the best plan, where asked for.
 std::optional<std::string> PlanVerb::exported(const SearchResult& result, Diagnostics& refused) const {
-  if (!export_ || result.plans.empty()) return std::nullopt;
+  if (!task_.question.writer || result.plans.empty()) return std::nullopt;
   const PlannedRun best = planned(result.plans[0], 0);
   for (const LaunchWriting& w : launch_writings()) {
-    if (w.name == *export_) return w.write(best, refused);
+    if (w.name == *task_.question.writer) return w.write(best, refused);
   }
   return std::nullopt;
 }
@@ -386,8 +307,10 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
     json["plans"].push_back(std::move(entry));
   }
   json["framework"] = nullptr;
-  if (space_.framework != nullptr) json["framework"] = {{"name", space_.framework->name}, {"assumed", space_.assumed}};
-  json["memory_margin_bytes"] = static_cast<std::uint64_t>(headroom_.base());
+  if (const SearchSpace& space = task_.space; space.framework != nullptr) {
+    json["framework"] = {{"name", space.framework->name}, {"assumed", space.assumed}};
+  }
+  json["memory_margin_bytes"] = static_cast<std::uint64_t>(task_.headroom.base());
   json["coarse_plans"] = result.shapes;
   json["looked_at"] = result.looked_at;
   json["estimated"] = result.estimated;
@@ -398,14 +321,14 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
   json["claim"] = result.claim;
   json["other_programs"] = nlohmann::ordered_json::array();
   if (!result.plans.empty()) {
-    for (const ProgramStep& s : other_program_steps(planned(result.plans[0], 0), calibration_, flags_)) {
+    for (const ProgramStep& s : other_programs(result)) {
       json["other_programs"].push_back({{"name", s.program}, {"step_time_s", s.step.base()}, {"runs", s.runs}});
     }
   }
   if (result.rejected) {
     json["rejected"] = {{"description", describe(result.rejected->plan)},
                         {"step_time_s", result.rejected->report.step_time.base()},
-                        {"memory", text_of(memory_verdict(result.rejected->report, headroom_))}};
+                        {"memory", text_of(memory_verdict(result.rejected->report, task_.headroom))}};
   } else {
     json["rejected"] = nullptr;
   }
@@ -426,7 +349,7 @@ std::optional<PlacementSearch> PlanVerb::place(const SearchResult& result, const
     progress.show("place", done, total, {}, "best " + short_text(shortest));
   };
   try {
-    return search_placement(best, lower(best.model, best.workload, best.plan), calibration_.calibration, routes,
+    return search_placement(best, lower(best.model, best.workload, best.plan), task_.calibration.calibration, routes,
                             options);
   } catch (const SimulationCancelled&) {
     return std::nullopt;
@@ -438,24 +361,20 @@ int PlanVerb::run() {
   std::optional<Fabric> fabric;
   FabricRoutes routes;
   if (fabric_) {
-    fabric = fabric_for_cluster(library_of(flags_), *fabric_, machine_);
+    fabric = fabric_for_cluster(library_of(task_.question.flags), *fabric_, task_.cluster);
     routes = {&*fabric, path_rule_of(routes_), 0};
   } else if (routes_) {
     refuse("cli.fabric", "--routes needs --fabric", {"A cluster's levels leave no choice of ways."});
   }
   if (show_space_) {
-    const Levels levels = levels_of(spec_, workload_, machine_, space_.limits);
-    const std::string shown = flags_.json ? json_text(levels_json(levels)) : describe(levels);
-    flags_.output ? write_output(flags_, shown) : print(shown);
+    const Levels levels = levels_of(task_.model, task_.workload, task_.cluster, task_.space.limits);
+    const std::string shown = task_.question.flags.json ? json_text(levels_json(levels)) : describe(levels);
+    task_.question.flags.output ? write_output(task_.question.flags, shown) : print(shown);
     return status_fine;
   }
-  require_output(flags_);
+  require_output(task_.question.flags);
   SearchOptions options;
-  options.objective = objective_ == "memory" ? Objective::memory
-                      : objective_ == "cost" ? Objective::cost
-                                             : Objective::step_time;
   options.top = top_;
-  options.headroom = headroom_;
   options.threads = threads_;
   options.simulate = simulates();
   options.cancel = &interrupted();
@@ -464,14 +383,8 @@ int PlanVerb::run() {
   options.progress = [&](const SearchProgress& p) {
     progress.settled(p.phase, p.done, p.total, p.best ? "best so far " + short_text(*p.best, 3) : "");
   };
-  options.limits = space_.limits;
-  SearchResult result = search(spec_, workload_, machine_, calibration_.calibration, options);
+  const SearchResult result = search(task_, options);
   progress.clear();
-  for (FoundPlan& found : result.plans) {
-    tell_prices(found.report, calibration_);
-    if (found.simulated) tell_prices(*found.simulated, calibration_);
-  }
-  if (result.rejected) tell_prices(result.rejected->report, calibration_);
   if (tokens_) forecast(result);
   std::optional<PlacementSearch> placed;
   if (fabric) placed = place(result, routes, progress);
@@ -479,13 +392,13 @@ int PlanVerb::run() {
   if (!result.plans.empty()) {
     PlannedRun best = planned(result.plans[0], 0);
     if (placed) best.plan = placed->found.plan;
-    write_output(flags_, write_plan(best));
+    write_output(task_.question.flags, write_plan(best));
   }
   Diagnostics refused;
   const std::optional<std::string> flags = exported(result, refused);
-  if (prints_output(flags_) && !result.plans.empty()) {
+  if (prints_output(task_.question.flags) && !result.plans.empty()) {
     // It has been printed.
-  } else if (flags_.json) {
+  } else if (task_.question.flags.json) {
     std::optional<nlohmann::ordered_json> placement;
     if (placed) {
       placement = placement_json(routes, planned(result.plans[0], 0), *placed);
@@ -497,16 +410,17 @@ int PlanVerb::run() {
     wide_ ? print(text(result)) : print_wrapped(text(result));
     if (placed) {
       print(fmt::format("\nThe best plan on {}, links shared\n\n", escaped(fabric->spec().name)) +
-            placement_text(routes, machine_.devices(), *placed));
+            placement_text(routes, task_.cluster.devices(), *placed));
     } else if (fabric && !result.plans.empty()) {
       print("\nInterrupted before its ranks were placed: they are in the order of its axes.\n");
     }
     if (flags) print("\n" + *flags);
-    if (flags_.output && !result.plans.empty()) print(fmt::format("The best plan is in {}.\n", *flags_.output));
-    if (!result.plans.empty() && !export_) print_wrapped(launch_hint(result));
+    if (task_.question.flags.output && !result.plans.empty())
+      print(fmt::format("The best plan is in {}.\n", *task_.question.flags.output));
+    if (!result.plans.empty() && !task_.question.writer) print_wrapped(launch_hint(result));
   }
   // This comes after the result, which stands whatever the other program can express.
-  if (!refused.empty()) throw InputError(refused, flags_.json);
+  if (!refused.empty()) throw InputError(refused, task_.question.flags.json);
   return result.plans.empty() || !result.complete || unsimulated(result) > 0 || (fabric && !placed) ? status_no
                                                                                                     : status_fine;
 }

@@ -8,6 +8,8 @@
 namespace orrery {
 
 [[nodiscard]] std::unique_ptr<Verb> plan_verb();
+[[nodiscard]] std::unique_ptr<Verb> sweep_verb();
+[[nodiscard]] std::unique_ptr<Verb> report_verb();
 [[nodiscard]] std::unique_ptr<Verb> estimate_verb();
 [[nodiscard]] std::unique_ptr<Verb> simulate_verb();
 [[nodiscard]] std::unique_ptr<Verb> forecast_verb();
@@ -23,6 +25,8 @@ namespace orrery {
 [[nodiscard]] std::unique_ptr<Verb> import_verb();
 [[nodiscard]] std::unique_ptr<Verb> export_verb();
 [[nodiscard]] std::unique_ptr<Verb> checkpoint_verb();
+[[nodiscard]] std::unique_ptr<Verb> manual_verb();
+[[nodiscard]] std::unique_ptr<Verb> completion_verb();
 
 /// The verbs in the order in which --help lists them.
 [[nodiscard]] std::vector<std::unique_ptr<Verb>> all_verbs();

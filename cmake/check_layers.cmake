@@ -6,6 +6,7 @@
 #   core      <- exec <- cli
 #   planner   <- edit <- cli, gui/model
 #   planner   <- forecast <- cli, gui
+#   planner   <- sweep <- report <- cli
 #   validate  <- gui/model <- gui/widgets <- gui/app
 #   sim/cost  <- sim/estimate, sim/net <- sim/des;  sim/memory apart
 #
@@ -33,19 +34,21 @@ set(layers
   "forecast"           "(core|sim|framework|planner|forecast)/"
   "validate"           "(core|sim|framework|planner|validate)/"
   "edit"               "(core|framework|planner|edit)/"
+  "sweep"              "(core|sim|framework|planner|sweep)/"
+  "report"             "(core|sim|framework|planner|sweep|report)/"
   "exec"               "(core|exec)/"
-  "cli"                "(core|sim|framework|planner|forecast|validate|exec|edit|cli)/"
+  "cli"                "(core|sim|framework|planner|forecast|validate|sweep|report|exec|edit|cli)/"
   "gui/model"          "(core|sim|framework|planner|forecast|validate|edit|gui/model)/"
   "gui/widgets"        "(core|sim|framework|planner|forecast|validate|edit|gui/(model|widgets))/"
   "gui/app"            "(core|sim|framework|planner|forecast|validate|edit|gui)/"
   "tests/(perf/)?gui"   "(core|sim|framework|planner|forecast|validate|edit|gui|tests)/"
-  "tests"              "(core|sim|framework|planner|forecast|validate|exec|edit|cli|tests)/")
+  "tests"              "(core|sim|framework|planner|forecast|validate|sweep|report|exec|edit|cli|tests)/")
 
 # Library (as included); folders that may include it; folders whose headers may too.
 set(none "^$")
 set(libraries
   "toml[+][+]/"             "core/(base|spec|plan)/"              "${none}"
-  "nlohmann/json[.]hpp"     "(core|sim|planner|forecast|validate|exec|cli)/"        "${none}"
+  "nlohmann/json[.]hpp"     "(core|sim|planner|forecast|validate|sweep|exec|cli)/"  "${none}"
   "nlohmann/json_fwd[.]hpp" "(core|sim|planner|forecast|validate|exec|cli)/"        "."
   "CLI/"                    "cli/"                                "${none}"
   "boost/"                  "(core|sim)/"                         "${none}"
@@ -55,9 +58,9 @@ set(libraries
   "(tbb|oneapi)/"           "(planner|validate)/"                            "${none}"
   "hwloc"                   "exec/calibrate/"                     "${none}"
   "zlib"                    "exec/checkpoint/"                    "${none}"
-  "atomic$"                 "(exec|planner|cli|gui/model|sim/des|core/record)/" "."   # sim/des, core/record: only to be told to stop
-  "mutex$"                  "(exec|planner|cli|gui/model)/"       "."
-  "thread$"                 "(exec|planner|cli|gui|sim/memory)/"  "."   # sim/memory: stages are played side by side
+  "atomic$"                 "(exec|planner|sweep|cli|gui/model|sim/des|core/record)/" "."   # sim/des, core/record: only to be told to stop
+  "mutex$"                  "(exec|planner|sweep|cli|gui/model)/" "."
+  "thread$"                 "(exec|planner|sweep|cli|gui|sim/memory)/"  "."   # sim/memory: stages are played side by side
   "(shared_mutex|condition_variable|future|barrier|latch|semaphore|stop_token)$"
                             "(exec|planner|cli|gui)/"             "."
   "qcustomplot"             "gui/widgets/"                        "."
@@ -74,7 +77,7 @@ endmacro()
 
 file(GLOB_RECURSE files RELATIVE "${ROOT}"
      "${ROOT}/core/*.[hc]pp" "${ROOT}/sim/*.[hc]pp" "${ROOT}/planner/*.[hc]pp" "${ROOT}/validate/*.[hc]pp" "${ROOT}/exec/*.[hc]pp"
-     "${ROOT}/framework/*.[hc]pp" "${ROOT}/forecast/*.[hc]pp" "${ROOT}/edit/*.[hc]pp" "${ROOT}/cli/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
+     "${ROOT}/framework/*.[hc]pp" "${ROOT}/forecast/*.[hc]pp" "${ROOT}/edit/*.[hc]pp" "${ROOT}/sweep/*.[hc]pp" "${ROOT}/report/*.[hc]pp" "${ROOT}/cli/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
 foreach(file IN LISTS files)
   set(allowed "")
   set(rest ${layers})

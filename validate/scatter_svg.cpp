@@ -7,6 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "core/base/markup.hpp"
+
 namespace orrery {
 namespace {
 
@@ -21,20 +23,6 @@ constexpr double bottom = 60.0;
 // Colours of Okabe and Ito, told apart by colour-blind readers.
 constexpr std::array<const char*, 7> colours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                 "#e69f00", "#56b4e9", "#000000"};
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return out;
-}
 
 /// Both axes have the same decades, so that equality is the diagonal.
 struct Scale {
@@ -128,7 +116,7 @@ std::string scatter_svg(const Validation& v, GroupBy by) {
   for (const ValidatedRun& r : v.rows) {
     if (!r.time) continue;
     out += mark(number.at(group_name(r, by)), s.x(r.time->measured), s.y(r.step)) +
-           fmt::format("><title>{}: {:.4g} s predicted, {:.4g} s measured</title></{}>\n", escaped(r.id), r.step,
+           fmt::format("><title>{}: {:.4g} s predicted, {:.4g} s measured</title></{}>\n", marked_up(r.id), r.step,
                        r.time->measured,
                        std::array{"circle", "rect", "path"}[number.at(group_name(r, by)) / colours.size() % 3]);
   }
@@ -136,7 +124,7 @@ std::string scatter_svg(const Validation& v, GroupBy by) {
     const double y = top + 14.0 + 20.0 * static_cast<double>(n);
     out += mark(n, width - right + 18.0, y - 4.0) + "/>\n";
     out += fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" font-size=\"11\">{}</text>\n", width - right + 30.0, y,
-                       escaped(name.size() > 40 ? name.substr(0, 37) + "..." : name));
+                       marked_up(name.size() > 40 ? name.substr(0, 37) + "..." : name));
   }
   return out + "</svg>\n";
 }

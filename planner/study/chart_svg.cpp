@@ -7,6 +7,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "core/base/markup.hpp"
+
 namespace orrery {
 namespace {
 
@@ -30,20 +32,6 @@ constexpr std::array<Look, 6> looks = {{{"#0072b2", ""},
                                         {"#cc79a7", "9 3 2 3"},
                                         {"#56b4e9", "5 2"},
                                         {"#000000", "1 4"}}};
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
 
 /// A coordinate: two decimals, never "-0.00".
 std::string at(double x) {
@@ -165,7 +153,7 @@ class Panel {
     out_ += fmt::format(
         R"svg(<text transform="translate({} {}) rotate(-90)" text-anchor="middle" font-size="13px">{}</text>)svg"
         "\n",
-        at(x0_ - 60.0), at((y0_ + y1_) / 2.0), escaped(chart_.y_label));
+        at(x0_ - 60.0), at((y0_ + y1_) / 2.0), marked_up(chart_.y_label));
     legend();
     return std::move(out_);
   }
@@ -178,7 +166,7 @@ class Panel {
     if (bold) font.remove_prefix(5);
     out_ += fmt::format(R"(<text x="{}" y="{}" text-anchor="{}" font-size="{}"{}>{}</text>)"
                         "\n",
-                        at(x), at(y), anchor, font, bold ? R"( font-weight="bold")" : "", escaped(words));
+                        at(x), at(y), anchor, font, bold ? R"( font-weight="bold")" : "", marked_up(words));
   }
   void line(double xa, double ya, double xb, double yb, const char* stroke) {
     out_ += fmt::format(R"(<line x1="{}" y1="{}" x2="{}" y2="{}" stroke="{}"/>)"
@@ -225,9 +213,11 @@ class Panel {
         markers += marker(i, x, y);
       }
       if (path.empty()) continue;
-      out_ += fmt::format(R"(<path d="{}" fill="none" stroke="{}" stroke-width="2"{}/>)"
-                          "\n",
-                          path, look.colour, dash(look));
+      if (chart_.series[i].line) {
+        out_ += fmt::format(R"(<path d="{}" fill="none" stroke="{}" stroke-width="2"{}/>)"
+                            "\n",
+                            path, look.colour, dash(look));
+      }
       out_ += markers;
     }
   }
@@ -267,9 +257,11 @@ class Panel {
                             "\n",
                             at(x), at(y - 9.0), look.colour);
       } else {
-        out_ += fmt::format(R"(<path d="M{} {} L{} {}" fill="none" stroke="{}" stroke-width="2"{}/>)"
-                            "\n",
-                            at(x), at(y - 4.0), at(x + 26.0), at(y - 4.0), look.colour, dash(look));
+        if (chart_.series[i].line) {
+          out_ += fmt::format(R"(<path d="M{} {} L{} {}" fill="none" stroke="{}" stroke-width="2"{}/>)"
+                              "\n",
+                              at(x), at(y - 4.0), at(x + 26.0), at(y - 4.0), look.colour, dash(look));
+        }
         out_ += marker(i, x + 13.0, y - 4.0);
       }
       text(x + 32.0, y, chart_.series[i].name, "start", "12px");
@@ -322,7 +314,7 @@ std::string charts_svg(const std::string& name, const std::string& title, const 
 <text x="{3}" y="26" font-size="16px" font-weight="bold">{2}</text>
 <text x="{3}" y="46" font-size="13px">{4}</text>
 )",
-      at(page_width), at(height), escaped(name), at(left), escaped(title));
+      at(page_width), at(height), marked_up(name), at(left), marked_up(title));
   for (std::size_t i = 0; i < charts.size(); ++i) {
     out += Panel(charts[i], heading + panel_height * static_cast<double>(i)).str();
   }

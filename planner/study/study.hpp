@@ -74,6 +74,7 @@ struct Series {
   };
   std::string name;
   std::vector<Point> points;  ///< lines: ascending x; bars: x is the index of the category
+  bool line = true;           ///< lines: whether the points are joined
   friend bool operator==(const Series&, const Series&) = default;
 };
 

@@ -29,6 +29,8 @@
 #include "sim/net/fabric.hpp"
 #include "sim/net/import/import.hpp"
 #include "sim/net/import/nccl_channels.hpp"
+#include "sweep/points_file.hpp"
+#include "sweep/sweep_file.hpp"
 #include "validate/cost_file.hpp"
 #include "validate/run_table.hpp"
 
@@ -270,6 +272,25 @@ std::string channels(std::string_view bytes) {
   return {};
 }
 
+std::string sweep(std::string_view bytes) {
+  Diagnostics diagnostics;
+  const auto value = parse_sweep(std::string(bytes), "fuzz.toml", diagnostics);
+  if (value.has_value() != diagnostics.empty()) return "neither a sweep nor a diagnostic, or both";
+  if (!value) return "";
+  // What it asks for can be enumerated, or is too much.
+  return sweep_points(grids_of(value->base, value->cases)).size() <= most_sweep_points ? "" : "too many points";
+}
+
+std::string points(std::string_view bytes) {
+  Diagnostics diagnostics;
+  const auto value = read_points(bytes, "fuzz.jsonl", diagnostics);
+  if (value.has_value() != diagnostics.empty()) return "neither points nor a diagnostic, or both";
+  if (!value) return "";
+  const std::string text = write_points(value->header, value->points);
+  const auto again = read_points(text, "again.jsonl", diagnostics);
+  return again && write_points(again->header, again->points) == text ? "" : "does not read back equal";
+}
+
 std::string runs(std::string_view bytes) {
   Diagnostics diagnostics, again;
   const auto value = parse_runs(std::string(bytes), "fuzz.csv", diagnostics);
@@ -329,6 +350,8 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"nccl_graph", channels, {"tests/unit/sim/net/given/channels"}, ".xml"},
       {"nccl_log", channels, {"tests/unit/sim/net/given/channels"}, ".log"},
       {"runs", runs, {"tests/fuzz/seeds/runs"}, ".csv"},
+      {"sweep", sweep, {"tests/fuzz/seeds/sweep"}, ".toml"},
+      {"points", points, {"tests/fuzz/seeds/points"}, ".jsonl"},
       {"nccl_topology", imported, {"tests/unit/sim/net/given"}, ".xml"},
       {"smi_topology", imported, {"tests/unit/sim/net/given"}, ".txt"},
       {"slurm_topology", imported, {"tests/unit/sim/net/given"}, ".conf"},

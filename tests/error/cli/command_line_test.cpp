@@ -21,8 +21,8 @@ TEST_CASE("cli.verb: a verb that is none", "[error]") {
 TEST_CASE("cli.arguments: what the command line lacks or cannot read", "[error]") {
   CHECK(refused("") ==
         "error: a verb is missing [cli.arguments]\n"
-        "  Known: plan, estimate, simulate, forecast, place, run, compare, explain, calibrate, show, check, study, "
-        "validate, import, export, checkpoint.\n"
+        "  Known: plan, sweep, estimate, simulate, forecast, place, run, compare, report, explain, calibrate, show, "
+        "check, study, validate, import, export, checkpoint, manual, completion.\n"
         "  orrery --help lists what is accepted.\n");
   CHECK(refused("estimate") ==
         "error: orrery estimate needs PLAN [cli.arguments]\n  orrery estimate --help lists what is accepted.\n");
@@ -169,10 +169,10 @@ TEST_CASE("cli.objective, cli.export, cli.top, cli.threads: choices of plan", "[
         "  Write price_per_gpu_hour into a cluster file of your own, or minimize step-time.\n");
   CHECK(refused(tiny + "--export other --top 0 --threads 5000") ==
         "error: --top is out of range [cli.top]\n  It is 0; from 1 to 10000 is allowed.\n"
+        "error: --threads is out of range [cli.threads]\n  It is 5000; from 0 to 4096 is allowed.\n"
         "error: there is no export to \"other\" [cli.export]\n  Known: accelerate, colossal-ai, deepspeed, megatron, "
         "megatron-bridge, "
-        "nanotron, torchtitan.\n"
-        "error: --threads is out of range [cli.threads]\n  It is 5000; from 0 to 4096 is allowed.\n");
+        "nanotron, torchtitan.\n");
 }
 
 TEST_CASE("cli.memory-margin: no size, or all of a device", "[error]") {
@@ -223,7 +223,8 @@ TEST_CASE("cli.kind: what cannot be shown or recognised", "[error]") {
         folder.file("empty") +
             ": error: this is not a file that Orrery knows [cli.kind]\n"
             "  A TOML file of Orrery has a table [model], [workload], "
-            "[device], [cluster], [reliability], [fabric], [plan] or [[step]] (a lesson), or is a calibration.\n");
+            "[device], [cluster], [reliability], [fabric], [plan], [sweep] or [[step]] (a lesson), or is a "
+            "calibration.\n");
 }
 
 TEST_CASE("file.open: a device has no end", "[error]") {

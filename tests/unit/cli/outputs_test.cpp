@@ -119,7 +119,7 @@ TEST_CASE("help that cannot be printed is a failure", "[unit][cli]") {
 TEST_CASE("the version names no folder of the machine that built it", "[unit][cli]") {
   const Ran version = orrery_run("--version");
   CHECK(version.status == 0);
-  CHECK(version.out.rfind("orrery 0.1.0\nCUDA: ", 0) == 0);
+  CHECK(version.out.rfind("orrery 0.1.0 (", 0) == 0);
   CHECK(version.out.find('/') == std::string::npos);
 }
 
