@@ -152,8 +152,8 @@ PlannedRun PlanVerb::planned(const FoundPlan& found, std::size_t place) const {
 }
 
 nlohmann::ordered_json PlanVerb::nearest_json() const {
-  const NearestFit fit =
-      nearest_fit(task_.model, task_.workload, task_.cluster, task_.calibration.calibration, task_.headroom, task_.space.limits);
+  const NearestFit fit = nearest_fit(task_.model, task_.workload, task_.cluster, task_.calibration.calibration,
+                                     task_.headroom, task_.space.limits);
   const auto entry = [&](const std::optional<PlanMemory>& found, const ClusterSpec& cluster) {
     if (!found) return nlohmann::ordered_json(nullptr);
     PlannedRun run = planned(found->plan, "");
@@ -243,8 +243,8 @@ std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
   std::string out = heading();
   if (plans.empty() && result.complete) {
-    const NearestFit fit =
-        nearest_fit(task_.model, task_.workload, task_.cluster, task_.calibration.calibration, task_.headroom, task_.space.limits);
+    const NearestFit fit = nearest_fit(task_.model, task_.workload, task_.cluster, task_.calibration.calibration,
+                                       task_.headroom, task_.space.limits);
     return out + "No plan fits.\n" + result.claim + "\n" + rejected_text(result) + nearest_text(fit);
   }
   if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.claim + "\n";

@@ -87,8 +87,7 @@ void declare_search(Command& c, SearchQuestion& q) {
   c.option("--clip-norm", q.clip_norm, "global gradient norm to clip at; 0: none");
   c.choice("--objective", q.objective, {"step-time", "memory", "cost"}, "what to minimize");
   c.flag("--all", q.all, "the same as --for any");
-  c.option("--only", q.only,
-           "within these limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
+  c.option("--only", q.only, "within these limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
   c.option("--memory-margin", q.margin,
            "memory to keep free on every device beside what the process holds: \"4 GiB\"; auto is the measured error");
 }

@@ -133,8 +133,8 @@ PointComputer::Prepared PointComputer::prepared_search(std::uint64_t number) con
   }
   const SearchTask& t = *out.task;
   out.content = fmt::format("search\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", write_model(t.model), write_workload(t.workload),
-                            write_cluster(t.cluster), limits_text(t.space.limits), t.question.framework, name_of(t.objective),
-                            t.headroom.base(), t.calibration.origin);
+                            write_cluster(t.cluster), limits_text(t.space.limits), t.question.framework,
+                            name_of(t.objective), t.headroom.base(), t.calibration.origin);
   return out;
 }
 
