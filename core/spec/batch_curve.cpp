@@ -32,14 +32,6 @@ std::optional<double> number_of(const std::string& cell) {
 double steps_over_least(double batch, double critical) { return 1.0 + critical / batch; }
 double examples_over_least(double batch, double critical) { return 1.0 + batch / critical; }
 
-std::optional<double> gradient_noise_scale(double a, double squared_norm_a, double b, double squared_norm_b) {
-  ORRERY_ASSERT(a > 0.0 && a < b, a, b);
-  const double gradient = (b * squared_norm_b - a * squared_norm_a) / (b - a);
-  const double noise = (squared_norm_a - squared_norm_b) / (1.0 / a - 1.0 / b);
-  if (!(gradient > 0.0)) return std::nullopt;
-  return noise / gradient;
-}
-
 double BatchCurve::steps_at(double batch) const {
   double steps = 0.0, before = 0.0;
   for (const Row& row : rows) {

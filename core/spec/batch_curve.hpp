@@ -21,17 +21,6 @@ namespace orrery {
 [[nodiscard]] double steps_over_least(double batch, double critical);
 [[nodiscard]] double examples_over_least(double batch, double critical);
 
-/// The gradient noise scale from the squared norms of gradients of two batches, an estimate of B_crit.
-///
-///     |G|^2 = (b |G_b|^2 - a |G_a|^2) / (b - a)     tr S = (|G_a|^2 - |G_b|^2) / (1 / a - 1 / b)     B = tr S / |G|^2
-///
-///     a < b  batches, G_a, G_b  their mean gradients
-///
-/// Source: McCandlish et al., appendix A.1; both estimates are free of bias, their ratio is not: average each over
-/// steps first. Empty where noise makes |G|^2 not positive. Requires 0 < a < b.
-[[nodiscard]] std::optional<double> gradient_noise_scale(double a, double squared_norm_a, double b,
-                                                         double squared_norm_b);
-
 /// A measured curve: the noise scale over a run's progress, which counts steps of the base batch.
 struct BatchCurve {
   struct Row {

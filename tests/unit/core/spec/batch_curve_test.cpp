@@ -2,8 +2,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/base/random.hpp"
-
 using namespace orrery;
 
 TEST_CASE("steps and examples pay for each other", "[unit]") {
@@ -12,24 +10,6 @@ TEST_CASE("steps and examples pay for each other", "[unit]") {
     CHECK((steps_over_least(batch, 5e4) - 1.0) * (examples_over_least(batch, 5e4) - 1.0) == Approx(1.0));
   }
   CHECK(steps_over_least(5e4, 5e4) == 2.0);  // at the critical batch both are twice the least
-}
-
-TEST_CASE("the noise scale of two batches is the trace of the covariance over the squared gradient", "[unit]") {
-  // Exact expectations: |G_B|^2 = |G|^2 + tr S / B with |G|^2 = 4 and tr S = 200.
-  CHECK(*gradient_noise_scale(8, 4.0 + 200.0 / 8, 64, 4.0 + 200.0 / 64) == Approx(50.0));
-  CHECK_FALSE(gradient_noise_scale(8, 30.0, 64, 1.0));  // the smaller batch cannot have all of the norm
-  // Drawn: gradients of 1,000 components with mean 0.1 and deviation 1, averaged over 2,000 steps of each batch.
-  double small = 0.0, large = 0.0;
-  for (std::uint64_t step = 0; step < 2000; ++step) {
-    for (std::uint64_t i = 0; i < 1000; ++i) {
-      const double a = 0.1 + random_normal(1, step, i) / 4.0;   // of 16 examples
-      const double b = 0.1 + random_normal(2, step, i) / 16.0;  // of 256
-      small += a * a / 2000.0;
-      large += b * b / 2000.0;
-    }
-  }
-  // tr S / |G|^2 = 1000 / 10. The norms are known to about 0.1 %, their difference to about 0.2 %.
-  CHECK(*gradient_noise_scale(16, small, 256, large) == Approx(100.0).epsilon(0.01));
 }
 
 TEST_CASE("a measured curve gives the steps of any batch", "[unit]") {
