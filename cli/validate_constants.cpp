@@ -17,20 +17,20 @@ std::string error_text(const FittedCost& c) {
 }
 
 std::string constants_text(const std::vector<CostFile>& files) {
-  Table table({"<key", "<cost", "prior", "value", "error", "runs", "held out", "bias"});
+  Table table({"<key", "<cost", "prior", "value", "error", "runs", "MAPE"});
   std::size_t fitted = 0, fixed = 0;
   for (const CostFile& file : files) {
     for (const FittedCost& c : file.costs) {
       ++(c.spread > 0.0 ? fitted : fixed);
       table.row({file.name, std::string(name_of(c.cost)), fmt::format("{:.3g}", c.prior),
                  fmt::format("{:.3g}", c.value), error_text(c), fmt::format("{}", file.runs.size()),
-                 fmt::format("{:.1f} %", file.errors.mape_pct), fmt::format("{:+.1f} %", file.errors.bias_pct)});
+                 fmt::format("{:.1f} %", file.errors.mape_pct)});
     }
   }
   return fmt::format(
-      "Constants of training software (models/software): {} fitted, {} fixed by what they count\n{}\n"
-      "held out: mean absolute error of the key's runs, each without its architecture and size\n",
-      fitted, fixed, table.str());
+      "Constants of training software (models/software): {} fitted, {} fixed by what\nthey count\n{}\n"
+      "MAPE: held out, the mean absolute error of the key's runs, each without its\narchitecture and size\n",
+      fitted, fixed, table.str(""));
 }
 
 nlohmann::ordered_json constants_json(const std::vector<CostFile>& files) {

@@ -29,7 +29,7 @@ struct HeldOutErrors {
   /// Ratios of measured to predicted time: one run more of the same kind lies below `low` with a chance of at most a
   /// tenth, and above `high` with one of at most a tenth (fit.cpp, conformal).
   double low = 1.0, high = 1.0;
-  std::string group;  ///< the file of the key, where errors_of chose it
+  std::string group = {};  ///< the file of the key, where errors_of chose it
   friend bool operator==(const HeldOutErrors&, const HeldOutErrors&) = default;
 };
 

@@ -38,8 +38,8 @@ struct ProgramHabits {
   StateLayout states = StateLayout::listed;
   /// Where a row gives no chunks: whether chunks have one layer each, as far as layers and microbatches divide.
   bool interleaves = false;
-  bool memory_known = true;  ///< false: what it holds beside the Program's tensors is not modelled, and not compared
   bool selective_is_attention = true;  ///< "selective" recomputation is Megatron-LM's, of the attention core
+  bool memory_known = true;  ///< false: what it holds beside the Program's tensors is not modelled, and not compared
 };
 
 /// The rule of the row's framework cell; null where the cell is not understood (read_framework).

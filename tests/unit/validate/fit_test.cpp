@@ -194,3 +194,50 @@ TEST_CASE("collectives of parameters and gradients cost the compute beside them"
   REQUIRE(std::holds_alternative<PreparedRun>(single));
   CHECK(step_time(std::get<PreparedRun>(single), lost) == step_time(std::get<PreparedRun>(single), {}));
 }
+
+TEST_CASE("launches of the host hide behind the device, and bound the step where they cannot", "[unit][validate]") {
+  MeasuredRun run = dense_run();
+  run.tp = run.pp = run.dp = run.gpus = 1;
+  run.gbs = 8;
+  const auto prepared = prepare(run, shipped_library());
+  REQUIRE(std::holds_alternative<PreparedRun>(prepared));
+  const auto& p = std::get<PreparedRun>(prepared);
+  const auto time = [&](double launch) {
+    SoftwareCosts costs;
+    costs[SoftwareCost::host_launch] = launch;
+    return step_time(p, costs);
+  };
+  CHECK(time(1e-9) == time(0.0));  // no kernel of this model is so short
+  // Far slower than the device, the host alone decides: twice the time of a launch is twice the step, but for the
+  // update of all parameters, which is a few launches and does not count.
+  const double slow = time(1.0);
+  CHECK(time(2.0) / slow == Approx(2.0).epsilon(1e-3));
+  double before = 0.0;
+  for (const double launch : {0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2}) {
+    CHECK(time(launch) >= before);
+    before = time(launch);
+  }
+}
+
+TEST_CASE("weights that are gathered in half the bytes are gathered faster, gradients are not", "[unit][validate]") {
+  MeasuredRun run = dense_run();
+  run.tp = run.pp = 1;
+  run.dp = 8;
+  run.gbs = 16;
+  run.zero = "3";
+  const auto prepared = prepare(run, shipped_library());
+  REQUIRE(std::holds_alternative<PreparedRun>(prepared));
+  const auto& p = std::get<PreparedRun>(prepared);
+  const auto seconds = [&](double share, const char* kind) {
+    SoftwareCosts costs;
+    costs[SoftwareCost::weights_gather] = share;
+    for (const OperationTime& o : step_report(p, costs).operations) {
+      if (o.name == kind) return o.time.base();
+    }
+    return 0.0;
+  };
+  // A half of the bytes, and as much latency.
+  CHECK(seconds(0.5, "all_gather data") < 0.75 * seconds(1.0, "all_gather data"));
+  CHECK(seconds(0.5, "all_gather data") > 0.5 * seconds(1.0, "all_gather data"));
+  CHECK(seconds(0.5, "reduce_scatter data") == seconds(1.0, "reduce_scatter data"));
+}
