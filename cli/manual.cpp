@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
 #include "cli/job.hpp"
@@ -13,17 +12,6 @@
 
 namespace orrery {
 namespace {
-
-/// Prints what is made of the flags, where they are asked for.
-void answer(const CommonFlags& flags, const std::string& text) {
-  if (flags.output) {
-    write_output(flags, text);
-  } else if (flags.json) {
-    print_json({{"text", text}});
-  } else {
-    print(text);
-  }
-}
 
 class ManualVerb final : public Verb {
  public:
@@ -61,7 +49,7 @@ class ManualVerb final : public Verb {
       refuse("cli.verb", fmt::format("orrery has no verb \"{}\"", *verb_),
              {near.empty() ? "orrery --help lists them." : fmt::format("Nearest: {}.", near.front())});
     }
-    answer(flags_, text);
+    write_or_print(flags_, text);
     return status_fine;
   }
 
@@ -70,38 +58,8 @@ class ManualVerb final : public Verb {
   std::optional<std::string> verb_, folder_;
 };
 
-class CompletionVerb final : public Verb {
- public:
-  const char* name() const override { return "completion"; }
-  const char* summary() const override {
-    return "print what completes verbs and flags in a shell, made from the flags";
-  }
-
-  void declare(Command& c) override {
-    c.positional("SHELL", shell_, "bash, zsh or fish");
-    declare_output(c, flags_, "write the script here");
-    c.examples(
-        "  source <(orrery completion bash)\n"
-        "  orrery completion zsh -o ~/.zfunc/_orrery\n"
-        "  orrery completion fish -o ~/.config/fish/completions/orrery.fish");
-  }
-
-  int run() override {
-    if (shell_ != "bash" && shell_ != "zsh" && shell_ != "fish") {
-      refuse("cli.arguments", fmt::format("there is no completion for \"{}\"", shell_), {"Known: bash, zsh, fish."});
-    }
-    answer(flags_, completion_script(describe_verbs(all_verbs()), shell_));
-    return status_fine;
-  }
-
- private:
-  CommonFlags flags_;
-  std::string shell_;
-};
-
 }  // namespace
 
 std::unique_ptr<Verb> manual_verb() { return std::make_unique<ManualVerb>(); }
-std::unique_ptr<Verb> completion_verb() { return std::make_unique<CompletionVerb>(); }
 
 }  // namespace orrery

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 namespace orrery {
 namespace {
 
@@ -84,6 +86,16 @@ class Describing final : public Command {
 };
 
 }  // namespace
+
+void write_or_print(const CommonFlags& flags, const std::string& text) {
+  if (flags.output) {
+    write_output(flags, text);
+  } else if (flags.json) {
+    print_json({{"text", text}});
+  } else {
+    print(text);
+  }
+}
 
 std::vector<VerbDescription> describe_verbs(const std::vector<std::unique_ptr<Verb>>& verbs) {
   std::vector<VerbDescription> out;

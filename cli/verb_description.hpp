@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/arguments.hpp"
+#include "cli/common.hpp"
 
 namespace orrery {
 
@@ -38,5 +38,8 @@ struct VerbDescription {
                                       const std::string& version);
 /// A script that completes verbs, flags and their values in a shell: "bash", "zsh" or "fish".
 [[nodiscard]] std::string completion_script(const std::vector<VerbDescription>&, const std::string& shell);
+
+/// Writes a text to where -o says, or prints it, with --json as {"text": ...}.
+void write_or_print(const CommonFlags&, const std::string& text);
 
 }  // namespace orrery
