@@ -112,6 +112,9 @@ void add_decisions(SideBySide& t, const Workload& workload, bool all) {
                          p.plan.inner_ring > 0 ? fmt::format(" in {}s", p.plan.inner_ring) : "");
     });
   }
+  if (t.any([](P p) { return p.plan.expert_folding != ExpertFolding::none; })) {
+    t.row("experts folded over", [](P p) { return std::string(name_of(p.plan.expert_folding)); });
+  }
   t.row("microbatch",
         [&](P p) { return fmt::format("{} ({} of them)", p.plan.microbatch_size, microbatches(p.plan, workload)); });
   t.row("schedule", [](P p) {

@@ -42,6 +42,9 @@ std::string describe(const Plan& plan) {
     line += fmt::format(", context {}{}", name_of(plan.context), plan.zigzag ? " zigzag" : "");
     if (plan.inner_ring != 0) line += fmt::format(" in rings of {}", plan.inner_ring);
   }
+  if (plan.expert_folding != ExpertFolding::none) {
+    line += fmt::format(", experts folded over {}", name_of(plan.expert_folding));
+  }
   if (plan.mesh.size(Axis::pipeline) > 1 || plan.chunks > 1 || plan.schedule != ScheduleName::one_f_one_b) {
     line += fmt::format(", {}{}, layers {}", name_of(plan.schedule),
                         plan.chunks > 1 ? fmt::format(" of {} chunks", plan.chunks) : "",

@@ -427,6 +427,13 @@ void check_cluster(const CheckContext& c, const ClusterSpec& cluster, bool specs
       details.push_back(list.empty() ? "No mesh of that size suits the model, the batch and the other choices."
                                      : fmt::format("Nearest valid: {}.", list));
     }
+    // As Megatron-LM counts them, with an expert-tensor size of 1.
+    const std::uint64_t experts = c.plan.mesh.size(Axis::expert), tensor = c.plan.mesh.size(Axis::tensor);
+    const bool folds = c.model.mixture && tensor > 1 && !folds_tensor(c.plan) && experts % tensor == 0;
+    if (folds && world == devices * tensor) {
+      details.push_back(fmt::format("If tensor ranks hold other experts too: expert = {}, expert_folding = \"tensor\".",
+                                    experts / tensor));
+    }
     c.error("mesh", "world", "the mesh does not cover the cluster", std::move(details));
   }
   for (std::uint32_t kind = 0; kind < node_kinds(cluster); ++kind) {
