@@ -52,17 +52,16 @@ struct Share {
 /// docs/formulas/failures.md. Each cycle ends with a failure and is independent of others, so the share is a ratio of
 /// means (Cochran, Sampling Techniques, 1977, 2.9).
 Share share_of(const json& told, double mean_s) {
-  const double step = told["step_s"], c = told["save_s"], r = told["restart_s"];
+  const double c = told["save_s"], r = told["restart_s"];
   // Every save keeps the steps since the one before.
-  const double tau = step * told["kept_steps"].get<double>() / told["saves"].get<double>();
+  const double tau = told["kept_s"].get<double>() / told["saves"].get<double>();
   Share s{};
   s.forecast = tau / (mean_s * std::exp(r / mean_s) * std::expm1((tau + c) / mean_s));
   const json& failures = told["failures"];
-  const auto kept_by = [&](const json& f) { return step * f["went_on_after"].get<double>(); };
-  s.observed = kept_by(failures.back()) / failures.back()["at_s"].get<double>();
+  s.observed = failures.back()["kept_s"].get<double>() / failures.back()["at_s"].get<double>();
   double wall = 0.0, kept = 0.0, squares = 0.0;
   for (const json& f : failures) {
-    const double w = f["at_s"].get<double>() - wall, k = kept_by(f) - kept;
+    const double w = f["at_s"].get<double>() - wall, k = f["kept_s"].get<double>() - kept;
     wall += w;
     kept += k;
     squares += (k - s.observed * w) * (k - s.observed * w);
