@@ -6,16 +6,27 @@
 
 namespace orrery {
 
+void SavePace::began() {
+  since_ = 0;
+  since_time_ = Seconds();
+}
+
 void SavePace::step_ended(Seconds took) {
   ++steps_;
   ++since_;
+  since_time_ += took;
   step_time_ += took;
 }
 
 void SavePace::saved(Seconds took) {
   ++saves_;
-  since_ = 0;
+  began();
   save_time_ += took;
+}
+
+bool SavePace::due() const {
+  return saves_ == 0 ||
+         since_ >= steps_between_saves(between_failures(), save(), since_time_ / static_cast<double>(since_));
 }
 
 Seconds SavePace::between_failures() const {

@@ -120,12 +120,13 @@ bool Supervision::fails(std::int64_t now, std::string what, std::uint64_t from, 
   (began_ ? unfinished_ : starting_) += static_cast<double>(now - last_at_) * from_ns;
   pace_.ran(Seconds::of(static_cast<double>(now - started_at_) * from_ns));
   pace_.failed();
-  failures_.push_back({std::move(what), static_cast<double>(now - begun_at_) * from_ns, last_step_, from, ranks});
+  failures_.push_back({std::move(what), static_cast<double>(now - begun_at_) * from_ns, 0.0, last_step_, from, ranks});
   // What lies behind the checkpoint has to be done again.
   const std::size_t kept = from + 1 - first_step_;
   for (std::size_t i = kept; i < step_times_.size(); ++i) repeated_ += step_times_[i];
   step_times_.resize(std::min(kept, step_times_.size()));
   losses_.resize(std::min(kept, losses_.size()));
+  failures_.back().kept = std::accumulate(step_times_.begin(), step_times_.end(), 0.0);
   last_step_ = from;
   noticed_at_ = now;
   if (from > furthest_) tries_left_ = tries_;
@@ -217,8 +218,12 @@ nlohmann::ordered_json Supervision::json() const {
   if (steps && saves) out["interval_steps"] = pace_.interval();
   out["failures"] = nlohmann::ordered_json::array();
   for (const Failure& f : failures_) {
-    out["failures"].push_back(
-        {{"what", f.what}, {"at_s", f.at}, {"step", f.step}, {"went_on_after", f.from}, {"ranks", f.ranks}});
+    out["failures"].push_back({{"what", f.what},
+                               {"at_s", f.at},
+                               {"kept_s", f.kept},
+                               {"step", f.step},
+                               {"went_on_after", f.from},
+                               {"ranks", f.ranks}});
   }
   return out;
 }

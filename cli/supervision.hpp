@@ -68,7 +68,7 @@ class Supervision {
  private:
   struct Failure {
     std::string what;
-    double at = 0.0;                              ///< seconds since the run began
+    double at = 0.0, kept = 0.0;  ///< seconds since the run began, and those of them that were kept work
     std::uint64_t step = 0, from = 0, ranks = 0;  ///< last step that had ended, and that was kept; ranks of the restart
   };
   void apply(const JournalEntry&);

@@ -54,10 +54,10 @@ class SignalledRun {
     return process_ <= 0 ||
            (waitid(P_PID, static_cast<id_t>(process_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0);
   }
-  /// Returns the exit status, 128 + the signal that ended it, or -1 where it goes on for half a minute.
-  int wait() {
+  /// Returns the exit status, 128 + the signal that ended it, or -1 where it goes on for longer than that.
+  int wait(std::chrono::seconds longest = std::chrono::seconds(30)) {
     int state = 0;
-    if (!eventually([&] { return waitpid(process_, &state, WNOHANG) == process_; })) return -1;
+    if (!eventually([&] { return waitpid(process_, &state, WNOHANG) == process_; }, longest)) return -1;
     process_ = -1;
     return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
   }
@@ -70,9 +70,10 @@ class SignalledRun {
   [[nodiscard]] std::string err() const { return contents(folder_.file("err")); }
   [[nodiscard]] std::string file(const std::string& name) const { return folder_.file(name); }
 
-  /// Whether the condition becomes true within half a minute.
-  static bool eventually(const std::function<bool()>& true_by_now) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  /// Whether the condition becomes true within half a minute, or another time.
+  static bool eventually(const std::function<bool()>& true_by_now,
+                         std::chrono::seconds longest = std::chrono::seconds(30)) {
+    const auto end = std::chrono::steady_clock::now() + longest;
     while (!true_by_now()) {
       if (std::chrono::steady_clock::now() > end) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -111,12 +111,19 @@ TEST_CASE("the log has a line of JSON for every event, under the name of its hoo
   log->step({2, true, 3'000'000'000'000, 0.25});
   log->checkpoint({2, "saved/2"});
   log->failure({"rank 3 \"failed\"\n  in op 7"});
+  log->restart({1, 2, 7, "data 7"});
   log->recovery({2, "saved/2"});
+  log->noise({3, 2.0, 8.0, 9.0, 5.25, 2.5});
+  log->noise({4, 2.0, 8.0, 9.0, 0.5, {}});
   log->shutdown({2});
   std::vector<std::string> names;
   for (const auto& line : lines) names.push_back(line.at("event"));
   CHECK(names == std::vector<std::string>{"init", "operation", "collective", "microbatch", "step", "checkpoint",
-                                          "failure", "recovery", "shutdown"});
+                                          "failure", "restart", "recovery", "noise", "noise", "shutdown"});
+  CHECK(lines[7].dump() == R"({"event":"restart","plan":"data 7","ranks":7,"restart":1,"step":2})");
+  CHECK(lines[9].at("noise_scale") == 2.5);
+  CHECK(lines[9].at("large_square_norm") == 5.25);
+  CHECK(lines[10].at("noise_scale").is_null());
   CHECK(lines[0].at("ranks") == 4);
   CHECK(lines[1].at("name") == "exchange");
   CHECK(lines[1].at("start_s") == 1.0);  // picoseconds to seconds, exact here
@@ -124,5 +131,5 @@ TEST_CASE("the log has a line of JSON for every event, under the name of its hoo
   CHECK(lines[3].at("pass") == name_of(Pass::input_gradient));
   CHECK(lines[4].at("loss") == 0.25);
   CHECK(lines[6].at("what") == "rank 3 \"failed\"\n  in op 7");
-  CHECK(lines[8].at("steps") == 2);
+  CHECK(lines.back().at("steps") == 2);
 }
