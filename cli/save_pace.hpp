@@ -7,8 +7,9 @@
 
 namespace orrery {
 
-/// When a run saves so that failures cost it least: every best_steps (forecast/checkpoint_interval.hpp), by the mean time of all saves and that of the steps since the last one, so that a machine that becomes slow loses no
-/// more. The first step is saved at once, which measures the first save.
+/// When a run saves so that failures cost it least: every best_steps (forecast/checkpoint_interval.hpp), by the mean
+/// time of all saves and that of the steps since the last one, so that a machine that becomes slow loses no more. The
+/// first step is saved at once, which measures the first save.
 ///
 /// The time between failures is stated, or measured: a run of T with k failures counts as T / (k + 1), the inverse of
 /// the mean rate that is left of all rates by the run so far.
