@@ -186,6 +186,7 @@ class Neighbours {
     const std::vector<std::uint32_t>& now = *from_.plan.stage_layers;
     const auto by_one = [](std::uint32_t a, std::uint32_t b) { return a <= b + 1 && b <= a + 1; };
     const auto count = static_cast<std::uint32_t>(now.size());
+    if (count > from_.model.layers) return;
     for (std::vector<std::uint32_t>& split : uneven_stages(from_.model.layers, count, split_reach)) {
       if (!by_one(split.front(), now.front()) || !by_one(split.back(), now.back()) || split == now) continue;
       begin();

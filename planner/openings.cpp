@@ -345,6 +345,7 @@ std::vector<std::vector<std::uint32_t>> lighter_ends(const Plan& plan) {
   const std::vector<std::uint32_t>& now = *plan.stage_layers;
   if (now.size() < 2) return out;
   const std::uint64_t layers = std::accumulate(now.begin(), now.end(), std::uint64_t{0});
+  if (now.size() > layers) return out;
   for (std::vector<std::uint32_t>& split : uneven_stages(layers, static_cast<std::uint32_t>(now.size()), split_reach)) {
     const bool first = split.front() + 1 == now.front(), last = split.back() + 1 == now.back();
     if ((first || split.front() == now.front() || now.size() == 2) &&

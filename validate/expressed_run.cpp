@@ -164,6 +164,11 @@ class Expression {
     plan.schedule = chunks_ > 1 ? ScheduleName::interleaved : ScheduleName::one_f_one_b;
     const std::uint64_t layers = out_.run->model.layers;
     std::vector<std::uint32_t> stages = dealt_layers(layers, pipeline_ * chunks_);
+    if (const std::uint64_t n = pipeline_ * chunks_; stages.empty() && (layers + 2) % n == 0 && n > 1) {
+      // Megatron-LM counts the embedding and the loss as layers of the first and the last stage.
+      stages.assign(n, small((layers + 2) / n));
+      --stages.front(), --stages.back();
+    }
     if (stages.empty()) {
       return refuse(fmt::format("{} layers cannot be divided among {} stages", layers, pipeline_ * chunks_));
     }

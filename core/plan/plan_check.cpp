@@ -180,7 +180,7 @@ bool check_schedule(const CheckContext& c) {
                  : fmt::format("Set chunks to {}.", rules.least_chunks)});
     return false;
   }
-  if (p * chunks > c.model.layers) {
+  if (p * chunks > c.model.layers && !c.plan.stage_layers) {
     c.error("plan.chunks", "chunks-layers", "there are more model chunks than layers",
             {fmt::format("pipeline {} x chunks {} is {}; {} has {}.", p, chunks, p * chunks,
                          c.model.name.empty() ? "the model" : c.model.name, counted(c.model.layers, "layer")),
@@ -271,7 +271,7 @@ void check_action_times(const CheckContext& c) {
 void check_stages(const CheckContext& c) {
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
   const std::uint64_t layers = c.model.layers;
-  if (p > layers) {
+  if (p > layers && !c.plan.stage_layers) {
     c.error("mesh.pipeline", "pipeline-layers", "there are more pipeline stages than layers",
             {fmt::format("pipeline is {}; {} has {}.", p, c.model.name.empty() ? "the model" : c.model.name,
                          counted(layers, "layer")),

@@ -23,9 +23,14 @@ constexpr std::size_t sets = 1U << std::size(combined);
 constexpr std::size_t several = axis_set_count - 1;
 static_assert(sets + std::size(alone) == several);
 
+/// Whatever other axes cut experts too.
+constexpr std::size_t axis_set_of_experts =
+    sets + static_cast<std::size_t>(std::find(std::begin(alone), std::end(alone), Axis::expert) - std::begin(alone));
+
 std::size_t axis_set(const AxisList& axes) {
+  if (cut_experts(axes)) return axis_set_of_experts;
   std::size_t set = 0;
-  for (const Axis a : cut_experts(axes) ? AxisList{Axis::expert} : axes) {
+  for (const Axis a : axes) {
     const auto* const at = std::find(std::begin(combined), std::end(combined), a);
     if (at != std::end(combined)) {
       set |= std::size_t{1} << (at - std::begin(combined));

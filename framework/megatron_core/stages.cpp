@@ -105,7 +105,6 @@ class Stages {
     }
     chunks_ = stages->size() / p_;
     from_ = flag;
-    if (stages->size() > layers_) return f_.error(flag, "the layout has more stages than the model has layers");
     if (p_ == 1) {  // chunks on one rank follow each other as one
       chunks_ = 1;
       return f_.take(flag, "one stage");
@@ -150,7 +149,7 @@ class Stages {
                 "one chunk on each rank");
       chunks_ = 1;
     }
-    if (p_ * chunks_ > layers_) {
+    if (p_ * chunks_ > layers_ + extra()) {
       const std::uint64_t asked = chunks_;
       while (chunks_ > 1 && (p_ * chunks_ > layers_ || layers_ % (p_ * chunks_) != 0)) --chunks_;
       f_.refuse(from_, fmt::format("{} chunks on each of {} ranks are more than {} layers", asked, p_, layers_),

@@ -104,13 +104,23 @@ TEST_CASE("Uneven stages give the rest to the others", "[framework][megatron]") 
       "  --account-for-embedding-in-pipeline-split: true\n");
   REQUIRE(counted.run);
   CHECK(counted.run->run.plan.stage_layers == std::vector<std::uint32_t>{7, 8});  // 16 with the embedding
-  // Where the loss counts as a layer, and a rank has one, the last has the loss alone.
+  // The loss counts as a layer of the last stage.
   const Launched ends = args(
       "  --pipeline-model-parallel-size: 4\n  --num-layers: 7\n  --num-layers-per-virtual-pipeline-stage: 2\n"
       "  --account-for-loss-in-pipeline-split: true\n");
   INFO(render(ends.diagnostics));
   REQUIRE(ends.run);
   CHECK(ends.run->run.plan.stage_layers == std::vector<std::uint32_t>{2, 2, 2, 1});
+  // 16 with both, one in each virtual stage: the ends have none.
+  const Launched bare = args(
+      "  --pipeline-model-parallel-size: 4\n  --num-layers: 14\n  --num-layers-per-virtual-pipeline-stage: 1\n"
+      "  --account-for-embedding-in-pipeline-split: true\n  --account-for-loss-in-pipeline-split: true\n");
+  INFO(render(bare.diagnostics));
+  REQUIRE(bare.run);
+  CHECK_FALSE(bare.run->has(Kind::not_expressible));
+  std::vector<std::uint32_t> ones(16, 1);
+  ones.front() = ones.back() = 0;
+  CHECK(bare.run->run.plan.stage_layers == ones);
 }
 
 TEST_CASE("Experts lie on ranks with other sequences, and are cut as the other layers", "[framework][megatron]") {
