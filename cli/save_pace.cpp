@@ -25,8 +25,7 @@ void SavePace::saved(Seconds took) {
 }
 
 bool SavePace::due() const {
-  return saves_ == 0 ||
-         since_ >= steps_between_saves(between_failures(), save(), since_time_ / static_cast<double>(since_));
+  return saves_ == 0 || since_ >= best_steps(since_time_ / static_cast<double>(since_), save(), between_failures());
 }
 
 Seconds SavePace::between_failures() const {
