@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -131,11 +132,16 @@ void RunVerb::open_log(bool begins) {
 
 NoiseBatches RunVerb::noise_batches(const PlannedRun& run) const {
   const Mesh& mesh = run.plan.mesh;
-  const char* why = backend_ == "cuda"          ? "ranks on GPUs do not measure it"
-                    : measure_groups_           ? "--measure-groups trains nothing"
-                    : mesh.size(Axis::data) < 2 ? "it compares gradients of data ranks, and the plan has only one"
+  const char* why = backend_ == "cuda"              ? "ranks on GPUs do not measure it"
+                    : measure_groups_               ? "--measure-groups trains nothing"
+                    : supervise_.restart == "fewer" ? "with --restart fewer the batch of a data rank changes"
+                    : mesh.size(Axis::data) < 2     ? "it compares gradients of data ranks, and the plan has only one"
                     : mesh.size(Axis::replica) > 1 || mesh.size(Axis::context) > 1 || mesh.size(Axis::expert) > 1
                         ? "gradients are summed over other axes than data, too"
+                    : mesh.size(Axis::tensor) > 1
+                        ? "parameters that all tensor ranks hold would count once for each of them"
+                    : mesh.size(Axis::pipeline) > 1 && run.model.tied_embeddings
+                        ? "the tied table's gradient is in two parts, on the first and the last pipeline stage"
                     : run.plan.zero_stage > 1       ? "ZeRO 2 and 3 sum gradients in parts"
                     : stage_map(run.plan).two_way() ? "a two-way pipeline sums gradients twice"
                                                     : nullptr;
@@ -190,7 +196,8 @@ RunResult RunVerb::watched(Prepared& p, RunCheckpoints& checkpoints, const std::
   p.options.on_event = [&](const RunEvent& event) {
     metrics.after(event);
     if (p.power) p.power->step_ended(event.step, now_ns());
-    const std::uint64_t all = warmup_ + steps_, now = p.options.warmup_steps + p.options.steps;
+    // A run that goes back to before its first step has more to do than it was asked for.
+    const std::uint64_t now = p.options.warmup_steps + p.options.steps, all = std::max(warmup_ + steps_, now);
     ticker.show("run", all - now + event.step, all, event.loss ? fmt::format("loss {:.4f}", *event.loss) : "");
   };
   if (supervision_) checkpoints.supervise(*supervision_);

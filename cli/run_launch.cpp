@@ -52,7 +52,7 @@ void RunVerb::shrink(Prepared& p) const {
 int RunVerb::supervise(Prepared& p, const TrainRank& train) {
   CheckpointFlags flags = checkpoints_;
   auto checkpoints = std::make_unique<RunCheckpoints>(flags, p.loaded.run, p.loaded.program);
-  const std::uint64_t first = checkpoints->first_step(), all = warmup_ + steps_;
+  const std::uint64_t first = checkpoints->first_step(), last = first + warmup_ + steps_ - 1;
   supervision_ = std::make_unique<Supervision>(supervise_, first);
   for (;;) {
     const RecordsFolder records(records_);
@@ -82,8 +82,9 @@ int RunVerb::supervise(Prepared& p, const TrainRank& train) {
       throw Error(records.kept(fmt::format("{}\n  {} (--tries) brought no new checkpoint after step {}.", post_mortem,
                                            counted(supervise_.tries, "restart"), done)));
     }
-    p.options.warmup_steps = warmup_ - std::min(warmup_, done + 1 - first);
-    p.options.steps = all - (done + 1 - first) - p.options.warmup_steps;
+    const std::uint64_t kept = done + 1 > first ? done + 1 - first : 0;
+    p.options.warmup_steps = warmup_ - std::min(warmup_, kept);
+    p.options.steps = last - done - p.options.warmup_steps;
     const std::string plan = describe(p.loaded.run.plan);
     say(fmt::format("warning: {}; restart {} goes on after step {}{}\n", what, supervision_->restarts(), done,
                     same ? "" : fmt::format(" on {}: {}", counted(ranks, "rank"), plan)));

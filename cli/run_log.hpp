@@ -19,7 +19,8 @@ class RunLog {
   void leave_to_others();
   /// Null where there is no log, or where another process begins it.
   [[nodiscard]] LifecycleHooks* hooks() { return file_ ? &file_->hooks() : nullptr; }
-  /// Reports a failure after which the run may go on.
+  /// Reports a failure after which the run may go on. Where a process was killed in the middle of a line, this and
+  /// `failed` begin a new one.
   void survived(const std::string& what);
   /// Reports a failure unless the run has reported it itself. A log that cannot be written hides no failure.
   void failed(const std::string& what) noexcept;

@@ -109,9 +109,11 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
       out += "\n";
     }
     if (result.noise) {
+      const bool restarted = supervision_ && supervision_->restarts() > 0;
       out += result.noise->scale
-                 ? fmt::format("  gradient noise scale {:.3g} sequences, mean of all steps; the batch has {}\n",
-                               *result.noise->scale, result.noise->large_batch)
+                 ? fmt::format("  gradient noise scale {:.3g} sequences, mean of {}; the batch has {}\n",
+                               *result.noise->scale, restarted ? "the steps since the last restart" : "all steps",
+                               result.noise->large_batch)
                  : "  gradient noise scale: not known yet, the steps are too few\n";
     }
     if (const auto busy = core_shortage(result.cores))

@@ -121,8 +121,9 @@ bool Supervision::fails(std::int64_t now, std::string what, std::uint64_t from, 
   pace_.ran(Seconds::of(static_cast<double>(now - started_at_) * from_ns));
   pace_.failed();
   failures_.push_back({std::move(what), static_cast<double>(now - begun_at_) * from_ns, 0.0, last_step_, from, ranks});
-  // What lies behind the checkpoint has to be done again.
-  const std::size_t kept = from + 1 - first_step_;
+  // What lies behind the checkpoint has to be done again. Where newer ones are damaged it may be older than this run.
+  const std::size_t kept = from + 1 > first_step_ ? from + 1 - first_step_ : 0;
+  first_step_ = std::min(first_step_, from + 1);
   for (std::size_t i = kept; i < step_times_.size(); ++i) repeated_ += step_times_[i];
   step_times_.resize(std::min(kept, step_times_.size()));
   losses_.resize(std::min(kept, losses_.size()));

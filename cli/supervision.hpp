@@ -77,7 +77,8 @@ class Supervision {
 
   SavePace pace_;
   RunJournal journal_;
-  std::uint64_t first_step_, last_step_;
+  std::uint64_t first_step_;  ///< the first that this run trains; earlier ones where a failure makes it go back further
+  std::uint64_t last_step_;
   std::uint32_t tries_, tries_left_;
   bool fewer_;
   bool began_ = false;          ///< since the last start

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/amounts.hpp"
 #include "cli/file_kind.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/job.hpp"
@@ -294,23 +295,7 @@ void SweepVerb::read_plan() {
 }
 
 void SweepVerb::read_view() {
-  if (tokens_) {
-    std::string_view text = *tokens_;
-    double scale = 1.0;
-    constexpr std::pair<char, double> units[] = {{'M', 1e6}, {'G', 1e9}, {'B', 1e9}, {'T', 1e12}};
-    for (const auto& [letter, factor] : units) {
-      if (!text.ends_with(letter)) continue;
-      scale = factor;
-      text.remove_suffix(1);
-    }
-    double value = 0.0;
-    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (failure != std::errc{} || end != text.data() + text.size() || !(value > 0.0) || value * scale > 1e18) {
-      refuse("sweep.value", fmt::format("--tokens: \"{}\" is no number of tokens", *tokens_),
-             {"15T is 15e12, 300G or 300B is 300e9."});
-    }
-    view_.run.tokens = value * scale;
-  }
+  if (tokens_) view_.run.tokens = count_of(*tokens_, "--tokens");
   if (pareto_) view_.pareto = sweep_measures_of(*pareto_, view_.run);
 }
 
@@ -347,7 +332,10 @@ std::vector<SweptPoint> SweepVerb::kept(const SweepHeader& h, const PointCompute
   }
   const std::optional<SweepRecord> found = read_points(*text, *file, d);
   require_none(d);
+  std::map<std::vector<std::string>, std::uint64_t> numbers;
+  for (std::uint64_t i = 0; i < h.points.size(); ++i) numbers.emplace(h.points.rows[i], i);
   std::vector<SweptPoint> out;
+  std::vector<bool> has(h.points.size(), false);  // a point may stand twice in a file
   std::size_t strange = 0;
   for (const SweptPoint& old : found->points) {
     std::vector<std::string> values(h.points.keys.size());
@@ -360,11 +348,14 @@ std::vector<SweptPoint> SweepVerb::kept(const SweepHeader& h, const PointCompute
         known = false;
       }
     }
-    const auto row = std::find(h.points.rows.begin(), h.points.rows.end(), values);
-    const auto number = static_cast<std::uint64_t>(row - h.points.rows.begin());
-    if (!known || row == h.points.rows.end() || !part_.has(number) || found->header.answers != h.answers) {
+    const auto at = numbers.find(values);
+    if (!known || at == numbers.end() || !part_.has(at->second) || found->header.answers != h.answers) {
       ++strange;
-    } else if (computer.digest(number) == old.digest) {
+      continue;
+    }
+    const std::uint64_t number = at->second;
+    if (!has[number] && computer.digest(number) == old.digest) {
+      has[number] = true;
       out.push_back(old);
       out.back().number = number;
       out.back().values = std::move(values);
@@ -385,10 +376,11 @@ SweepRecord SweepVerb::computed(const SweepHeader& h) {
   computer.check_names();
   SweepRecord out{h, kept(h, computer), false};
   const std::size_t before = out.points.size();
+  std::vector<bool> there(h.points.size(), false);
+  for (const SweptPoint& p : out.points) there[p.number] = true;
   std::vector<std::uint64_t> todo;
   for (std::uint64_t i = 0; i < h.points.size(); ++i) {
-    const bool there = std::any_of(out.points.begin(), out.points.end(), [&](const auto& p) { return p.number == i; });
-    if (part_.has(i) && !there) todo.push_back(i);
+    if (part_.has(i) && !there[i]) todo.push_back(i);
   }
   const bool on_disk = question_.flags.output && !prints_output(question_.flags);
   PointsLog log(on_disk ? question_.flags.output : std::nullopt, h, out.points);

@@ -54,6 +54,11 @@ std::string prices_digest(const CommonFlags& flags) {
   return fmt::format("{:016x}", digest);
 }
 
+/// Which prices and which allocator a point's figures stand on.
+std::string prices_text(const CalibrationChoice& prices, const CommonFlags& flags) {
+  return fmt::format("{}, {}, {}", prices.origin, prices.software.name, flags.expandable_segments);
+}
+
 std::string limits_text(const SearchLimits& limits) {
   std::string out;
   for (const auto& [key, values] : limits.only) {
@@ -134,7 +139,7 @@ PointComputer::Prepared PointComputer::prepared_search(std::uint64_t number) con
   const SearchTask& t = *out.task;
   out.content = fmt::format("search\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", write_model(t.model), write_workload(t.workload),
                             write_cluster(t.cluster), limits_text(t.space.limits), t.question.framework,
-                            name_of(t.objective), t.headroom.base(), t.calibration.origin);
+                            name_of(t.objective), t.headroom.base(), prices_text(t.calibration, t.question.flags));
   return out;
 }
 
@@ -181,8 +186,9 @@ PointComputer::Prepared PointComputer::prepared_plan(std::uint64_t number) const
   for (const Diagnostic& m : d.list()) out.wrong.error("sweep.value", m.message, m.details);
   if (!out.wrong.empty()) return out;
   out.plan = checked_run(std::move(run), base_.question.flags);
-  out.content = fmt::format("estimate\n{}\n{}\n{}\n{}", write_plan(out.plan->run), write_model(out.plan->run.model),
-                            write_cluster(*out.plan->run.cluster), out.plan->calibration.origin);
+  out.content =
+      fmt::format("estimate\n{}\n{}\n{}\n{}", write_plan(out.plan->run), write_model(out.plan->run.model),
+                  write_cluster(*out.plan->run.cluster), prices_text(out.plan->calibration, base_.question.flags));
   return out;
 }
 

@@ -142,8 +142,10 @@ class ValidateVerb final : public Verb {
 
   int run() override {
     if (here_) {
-      if (collectives_ || table_ || svg_ || by_ != "none") {
-        refuse("cli.flags", "--here runs its own plans: it does not go with a table, --collectives, --by or --svg");
+      if (collectives_ || table_ || svg_ || explain_ || constants_ || by_ != "none") {
+        refuse("cli.flags",
+               "--here runs its own plans: it does not go with a table, --collectives, --constants, --explain, --by or "
+               "--svg");
       }
       if (request_.plans == 0 || request_.rounds == 0) refuse("cli.flags", "--plans and --rounds must be at least 1");
       return validate_here(flags_, request_);
@@ -158,9 +160,12 @@ class ValidateVerb final : public Verb {
       return validate_constants(flags_, library_of(flags_));
     }
     if (collectives_) {
-      if (svg_ || by_ != "none") refuse("cli.flags", "--collectives goes with neither --by nor --svg");
+      if (svg_ || explain_ || by_ != "none") {
+        refuse("cli.flags", "--collectives goes with neither --by nor --explain nor --svg");
+      }
       return validate_collectives(flags_, table_);
     }
+    if (explain_ && (svg_ || by_ != "none")) refuse("cli.flags", "--explain goes with neither --by nor --svg");
     const Library library = library_of(flags_);
     const std::filesystem::path table = table_ ? std::filesystem::path(*table_)
                                                : library.directory().parent_path() / "traces" / "measured" / "runs.csv";

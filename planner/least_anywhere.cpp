@@ -5,6 +5,7 @@
 #include <optional>
 #include <tuple>
 
+#include "sim/cost/prices.hpp"
 #include "sim/des/simulate.hpp"
 
 namespace orrery {
@@ -57,18 +58,21 @@ class Shapes {
 /// Prices of collectives where they lie best.
 class Cheapest {
  public:
-  Cheapest(const Program& program, const CostModel& costs) : program_(program), costs_(costs) {}
+  Cheapest(const Program& program, const CostModel& costs)
+      : program_(program), costs_(costs), choices_(token_choices(program)) {}
 
   Picoseconds price(const Block& block, const Op& op) {
     const auto& c = std::get<Collective>(op.action);
     const Group& group = program_[c.group];
     const std::uint32_t members = c.width != 0 ? c.width : group_size(group, program_.mesh);
-    const std::uint64_t bytes = payload_bytes(program_, block, op);
-    auto& known = prices_[{c.kind, bytes, members}];
+    const double bytes = costs_.sent_share(op) * static_cast<double>(payload_bytes(program_, block, op));
+    const bool tokens = exchanges_tokens(program_, c) && costs_.kinds() == 1;
+    auto& known = prices_[{c.kind, bytes, members, tokens}];
     if (!known) {
       std::optional<Seconds> best;
       for (const GroupShape& s : shapes_of(members)) {
-        const Seconds time = costs_.choice(c.kind, Bytes::of(static_cast<double>(bytes)), s).time;
+        const Bytes sent = Bytes::of(bytes);
+        const Seconds time = tokens ? costs_.exchange(sent, s, choices_) : costs_.choice(c.kind, sent, s).time;
         if (!best || time < *best) best = time;
       }
       known = best.value_or(Seconds{});
@@ -85,8 +89,9 @@ class Cheapest {
 
   const Program& program_;
   const CostModel& costs_;
+  TokenChoices choices_;
   std::map<std::uint32_t, std::vector<GroupShape>> shapes_;
-  std::map<std::tuple<Collective::Kind, std::uint64_t, std::uint32_t>, std::optional<Seconds>> prices_;
+  std::map<std::tuple<Collective::Kind, double, std::uint32_t, bool>, std::optional<Seconds>> prices_;
 };
 
 }  // namespace

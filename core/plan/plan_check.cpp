@@ -295,9 +295,8 @@ void check_stages(const CheckContext& c) {
                                p * c.plan.chunks, counted(stages.size(), "entry", "entries"))});
     return;
   }
-  const bool ahead =
-      c.plan.zero_stage == 3 && c.plan.reshard_after_forward && c.plan.prefetch > 0 && !shard_axes_of(c.plan).empty();
-  if (ahead && p > 1 && (stages.front() == 0 || stages.back() == 0)) {
+  const bool ahead = c.plan.zero_stage == 3 && c.plan.prefetch > 0 && !shard_axes_of(c.plan).empty();
+  if (ahead && stages.size() > 1 && (stages.front() == 0 || stages.back() == 0)) {
     c.error("plan.prefetch", "stage-prefetch", "weights cannot be gathered ahead without a layer beside them",
             {fmt::format("The {} stage has no layer; its {} gathers the layer next to it ahead.",
                          stages.front() == 0 ? "first" : "last", stages.front() == 0 ? "embedding" : "head"),

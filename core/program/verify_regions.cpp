@@ -109,12 +109,21 @@ void Regions::copy_partials(const OpRun& run, const View& from, const View& to) 
   auto& list = of(run, to);
   const Region whole = list.back();  // as put() left it
   list.pop_back();
-  for (const Region& r : parts) {
+  const auto add = [&](std::uint64_t first, std::uint64_t last, AxisBits partial) {
+    if (first >= last) return;
     Region& copy = list.emplace_back(whole);
-    copy.low = whole.low + std::max(r.low, begin) - begin;
-    copy.high = whole.low + std::min(r.high, end) - begin;
-    copy.partial = r.partial;
+    copy.low = whole.low + first - begin;
+    copy.high = whole.low + last - begin;
+    copy.partial = partial;
+  };
+  std::sort(parts.begin(), parts.end(), [](const Region& a, const Region& b) { return a.low < b.low; });
+  std::uint64_t at = begin;
+  for (const Region& r : parts) {
+    add(at, r.low, 0);  // a gap: no op wrote there, but the copy did at the other end
+    add(std::max(r.low, begin), std::min(r.high, end), r.partial);
+    at = r.high;
   }
+  add(at, end, 0);
 }
 
 void Regions::put(const OpRun& run, const View& v, AxisBits partial, std::uint64_t content, const Blocks& blocks,

@@ -171,9 +171,6 @@ struct RingPath {
 [[nodiscard]] Seconds stepwise_ring(Collective::Kind, Bytes payload, std::uint32_t members, const MessageRate&,
                                     Seconds latency, Derivation* why = nullptr);
 
-/// Prices collectives and messages on one cluster. It works as NCCL does where the calibration has NCCL's constants and
-/// NVLink joins the devices (nccl/nccl_cost.hpp). Otherwise, and for all-to-alls, permutes and messages, it uses level
-/// bandwidths with the calibration's efficiencies, the library's algorithms, and its launch.
 /// How a token chooses experts, as far as the copies of it that cross the network depend on it.
 struct TokenChoices {
   std::uint32_t per_token = 0;      ///< experts that a token visits; 0: the Program has no mixture
@@ -191,6 +188,9 @@ struct TokenChoices {
 /// IV.2). Leaves out: that a token's choices are distinct experts, which spreads them a little more.
 [[nodiscard]] double reached_nodes(double nodes, const TokenChoices&);
 
+/// Prices collectives and messages on one cluster. It works as NCCL does where the calibration has NCCL's constants and
+/// NVLink joins the devices (nccl/nccl_cost.hpp). Otherwise, and for all-to-alls, permutes and messages, it uses level
+/// bandwidths with the calibration's efficiencies, the library's algorithms, and its launch.
 class CollectiveCost {
  public:
   struct Choice {

@@ -272,6 +272,10 @@ Seconds CostModel::exchange(Bytes payload, const Group& group, const TokenChoice
   return worst;
 }
 
+Seconds CostModel::exchange(Bytes payload, const GroupShape& shape, const TokenChoices& t) const {
+  return devices_->collectives.exchange(payload, shape, t);
+}
+
 CollectiveCost::Choice CostModel::choice(Collective::Kind kind, Bytes payload, const GroupShape& shape) const {
   return devices_->collectives.choose(kind, payload, shape, override_);
 }

@@ -85,6 +85,8 @@ class CostModel {
   /// groups of its kind. Where nodes are of several kinds each choice is a message of its own.
   [[nodiscard]] Seconds exchange(Bytes payload, const Group&, const TokenChoices&, std::uint32_t kind = any_kind,
                                  Derivation* why = nullptr) const;
+  /// The same for one shape of group, on nodes of one kind.
+  [[nodiscard]] Seconds exchange(Bytes payload, const GroupShape&, const TokenChoices&) const;
   /// The choice that `collective` makes for one shape.
   [[nodiscard]] CollectiveCost::Choice choice(Collective::Kind, Bytes payload, const GroupShape&) const;
   /// One message of an Exchange between two ranks.

@@ -30,12 +30,12 @@ class MixedCollectiveCost {
   [[nodiscard]] Choice choose(Collective::Kind, Bytes payload, const GroupShape&,
                               std::optional<CollectiveAlgorithm> algorithm = std::nullopt,
                               Derivation* why = nullptr) const;
-  /// One message over a level between nodes of these kinds.
   /// CollectiveCost::exchange. Requires nodes of one kind.
   [[nodiscard]] Seconds exchange(Bytes payload, const GroupShape& shape, const TokenChoices& t,
                                  Derivation* why = nullptr) const {
     return of_.front().front().exchange(payload, shape, t, why);
   }
+  /// One message over a level between nodes of these kinds.
   [[nodiscard]] Seconds message(Bytes, std::size_t level, NodeKinds, Derivation* why = nullptr) const;
   /// The largest reach of all kinds.
   [[nodiscard]] double reach(std::size_t level) const;

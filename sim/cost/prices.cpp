@@ -63,6 +63,20 @@ void take_fastest(Prices& prices) {
   prices.kind_of_rank.clear();
 }
 
+TokenChoices token_choices(const Program& program) {
+  for (const Block& block : program.blocks) {
+    for (const Kernel& k : block.kernels) {
+      if (k.kind != KernelKind::route_tokens && k.kind != KernelKind::choose_experts) continue;
+      return {k.batch, std::max<std::uint32_t>(1, k.kv_heads), k.kv_heads == 0 ? 1U : k.head_dim};
+    }
+  }
+  return {};
+}
+
+bool exchanges_tokens(const Program& program, const Collective& c) {
+  return c.kind == Collective::Kind::all_to_all && c.width == 0 && cut_experts(program[c.group].axes);
+}
+
 namespace {
 
 /// Longest time that is counted, over all classes: 23 days.
@@ -79,23 +93,6 @@ Picoseconds whole(Seconds s) {
   return picoseconds(s);
 }
 
-/// How the tokens of the Program's mixture choose.
-TokenChoices choices_of(const Program& program) {
-  for (const Block& block : program.blocks) {
-    for (const Kernel& k : block.kernels) {
-      if (k.kind != KernelKind::route_tokens && k.kind != KernelKind::choose_experts) continue;
-      return {k.batch, std::max<std::uint32_t>(1, k.kv_heads), k.kv_heads == 0 ? 1U : k.head_dim};
-    }
-  }
-  return {};
-}
-
-/// Whether rows go to experts or come back.
-bool is_exchange(const Program& program, const Collective& c) {
-  const AxisList& axes = program[c.group].axes;
-  return c.kind == Collective::Kind::all_to_all && c.width == 0 && axes.count == 1 && axes.axis[0] == Axis::expert;
-}
-
 /// Remembers times of collectives of one Program that were asked for before: blocks of many stages, and the steps of a
 /// ring, send as much to as many.
 class KnownCollectives {
@@ -109,7 +106,7 @@ class KnownCollectives {
         std::find_if(times_.begin(), times_.end(), [&](const auto& answer) { return answer.first == asked; });
     if (known != times_.end()) return known->second;
     const Bytes payload = Bytes::of(sent);
-    const Seconds time = is_exchange(program_, c)
+    const Seconds time = exchanges_tokens(program_, c)
                              ? costs_.exchange(payload, program_[c.group], choices, kind)
                              : costs_.collective(c.kind, payload, program_[c.group], c.width, nullptr, kind);
     times_.emplace_back(asked, time);
@@ -143,7 +140,7 @@ struct Alone {
   Seconds operator()(const Compute&) const { return costs.compute(program, block, op, why, kind); }
   Seconds operator()(const Collective& c) const {
     if (known != nullptr) return known->time(block, op, c, kind, choices);
-    if (!is_exchange(program, c)) return costs.collective(program, block, op, why, kind);
+    if (!exchanges_tokens(program, c)) return costs.collective(program, block, op, why, kind);
     const auto payload = Bytes::of(static_cast<double>(payload_bytes(program, block, op)));
     return costs.exchange(payload, program[c.group], choices, kind, why);
   }
@@ -289,7 +286,7 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
   };
   std::vector<bool> priced(program.blocks.size(), false);
   KnownCollectives known(costs, program);
-  const TokenChoices choices = choices_of(program);
+  const TokenChoices choices = token_choices(program);
   std::vector<Seconds> alone;                                // of the block at hand
   std::vector<double> ops_time(program.blocks.size(), 0.0);  // of one run
   double all = 0.0;
@@ -361,7 +358,7 @@ DerivedNumber derive(const Program& program, const CostModel& costs, std::uint32
     return why.take();
   }
   const std::uint32_t kind = costs.kind_of(representative(program, rank_class));
-  const TokenChoices choices = choices_of(program);
+  const TokenChoices choices = token_choices(program);
   const Seconds alone = std::visit(Alone{costs, program, block, op, kind, &why, nullptr, choices}, op.action);
   if (why.size() == 0) why.given("takes no time", Seconds{}, NumberSource::formula);
   if (op.lane.kind == LaneKind::compute && (costs.overlap_loss() > 0.0 || costs.host_launch() > 0.0)) {

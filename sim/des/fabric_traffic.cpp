@@ -8,6 +8,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "sim/cost/nccl/nccl_tables.hpp"
+#include "sim/cost/prices.hpp"
 #include "sim/net/collective_traffic.hpp"
 
 namespace orrery {
@@ -47,7 +48,7 @@ CollectivePattern pattern_of(Kind kind, CollectiveAlgorithm algorithm, double& p
 
 FabricTraffic::FabricTraffic(const FabricRoutes& routes, const Program& program, const CostModel& costs,
                              std::span<const std::uint32_t> placement)
-    : routes_(routes), program_(program), costs_(costs), placement_(placement) {}
+    : routes_(routes), program_(program), costs_(costs), choices_(token_choices(program)), placement_(placement) {}
 
 std::uint32_t FabricTraffic::gpu_of(Rank rank) const {
   return placement_.empty() ? index(rank) : placement_[index(rank)];
@@ -76,7 +77,7 @@ GroupShape FabricTraffic::shape(std::span<const Rank> members) const {
 FabricTraffic::Collected FabricTraffic::collective(const Block& block, const Op& op, const GroupShape& shape) const {
   const auto& action = std::get<Collective>(op.action);
   Collected c;
-  c.payload = Bytes::of(static_cast<double>(payload_bytes(program_, block, op)));
+  c.payload = Bytes::of(costs_.sent_share(op) * static_cast<double>(payload_bytes(program_, block, op)));
   if (action.kind == Kind::permute) {
     c.pattern = {action.kind, CollectiveAlgorithm::ring, index(action.root), action.width};
     c.latency = picoseconds(costs_.collective(action.kind, Bytes{}, program_[action.group]));
@@ -95,8 +96,12 @@ FabricTraffic::Collected FabricTraffic::collective(const Block& block, const Op&
                  choice.nccl ? in_switches : levels.front().switches == SwitchSum::nvls};
     c.payloads = 1.0;
   }
-  // Communication that software hides behind compute is in no price, and loads no link.
-  const double factor = costs_.collective_factor(program_[action.group].axes);
+  // Communication that software hides behind compute is in no price, and loads no link; neither are copies of tokens
+  // that an exchange spares.
+  double factor = costs_.collective_factor(program_[action.group].axes);
+  if (exchanges_tokens(program_, action) && costs_.kinds() == 1 && choice.time > Seconds{}) {
+    factor *= costs_.exchange(c.payload, shape, choices_) / choice.time;
+  }
   c.payload = std::min(factor, 1.0) * c.payload;
   const Seconds latency = choice.moving
                               ? choice.time - *choice.moving

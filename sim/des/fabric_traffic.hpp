@@ -85,6 +85,7 @@ class FabricTraffic {
   FabricRoutes routes_;
   const Program& program_;
   const CostModel& costs_;
+  TokenChoices choices_;
   std::span<const std::uint32_t> placement_;
 };
 

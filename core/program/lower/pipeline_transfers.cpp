@@ -182,14 +182,14 @@ LaneList lanes_of_bare(const State& s, const Chunk& chunk, bool hidden) {
   return lanes;
 }
 
-/// Chunks whose messages go to the same rank share their blocks, but for those without layers: what they send has just
-/// been received, or is the sum of tensor ranks' embeddings.
+/// Chunks share the blocks of messages that go to the same rank and wait for the same lanes: what a chunk without
+/// layers sends has just been received, or is the sum of tensor ranks' embeddings.
 void build_transfers(State& s, Stage& stage) {
   const std::uint32_t i = stage.number;
   struct Built {
     Phase phase;
     std::uint32_t peer;
-    bool waits;
+    LaneList lanes;
     BlockId block;
   };
   std::vector<Built> built;
@@ -201,9 +201,9 @@ void build_transfers(State& s, Stage& stage) {
     const bool send = phase == Phase::send_hidden || phase == Phase::send_gradient;
     const bool bare = chunk.layers == 0 && !chunk.head && (hidden || !chunk.embedding);
     const LaneList lanes = send && bare ? lanes_of_bare(s, chunk, hidden) : LaneList();
-    const bool waits = lanes.begin() != lanes.end();
     const auto same = std::find_if(built.begin(), built.end(), [&](const Built& b) {
-      return b.phase == phase && b.peer == peer && b.waits == waits;
+      return b.phase == phase && b.peer == peer &&
+             std::equal(b.lanes.begin(), b.lanes.end(), lanes.begin(), lanes.end());
     });
     if (same != built.end()) {
       block = same->block;
@@ -218,7 +218,7 @@ void build_transfers(State& s, Stage& stage) {
     for (const Lane lane : lanes) b.after_tail(lane);
     b.transfer(send, s.pipeline_group, Peer{peer}, hidden ? 0 : 1, send ? read(what) : write(what));
     block = b.finish(s);
-    built.push_back({phase, peer, waits, block});
+    built.push_back({phase, peer, lanes, block});
   };
   for (std::uint32_t c = 0; c < stage.own_chunks; ++c) {
     const std::uint32_t here = s.map.stage(i, c);

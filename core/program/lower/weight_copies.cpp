@@ -306,7 +306,8 @@ class Weights {
       return;
     }
     const Chunk c = stage.chunks[a.chunk];
-    if (c.layers == 0) return;  // nor embedding or head: check refuses those
+    ORRERY_ASSERT(c.layers > 0 || (!c.embedding && !c.head), stage.number, a.chunk);  // check refuses such ends
+    if (c.layers == 0) return;
     const std::uint32_t top = c.low_layer + c.layers - 1;
     put(stage, Phase::first_weights, c.embedding ? part(true, 0, 0, false) : part(false, c.low_layer, 1, false),
         a.microbatch, out);
@@ -333,6 +334,7 @@ class Weights {
     }
     const Chunk c = stage.chunks[a.chunk];
     const Chunk whole = stage.chunks[own];
+    ORRERY_ASSERT(whole.layers > 0 || (!whole.embedding && !whole.head), stage.number, own);
     if (whole.layers == 0) return;
     const std::uint32_t top = whole.low_layer + whole.layers - 1;
     if (c.head) {

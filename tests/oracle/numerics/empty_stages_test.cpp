@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
+#include <vector>
 
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_names.hpp"
@@ -11,6 +12,8 @@
 #include "tests/oracle/numerics/check_run.hpp"
 #include "tests/support/coverage.hpp"
 #include "tests/support/random_plan.hpp"
+#include "tests/support/tiny_model.hpp"
+#include "tests/support/tiny_run.hpp"
 
 namespace orrery::test {
 namespace {
@@ -101,6 +104,29 @@ TEST_CASE("Plans with stages without layers compute what a single device compute
     check_run(run, seed, sweep_options(seed));
   }
   coverage.check();
+}
+
+// The first rank sends twice to the same one: once the sum of the tensor ranks' embeddings, once what it has received.
+// The two wait for other lanes.
+TEST_CASE("A rank with the embedding and an empty chunk sends both in time", "[oracle][numerics][stages]") {
+  for (const bool sequence_parallel : {false, true}) {
+    PlannedRun run = tiny_run(Mesh{{{Axis::pipeline, 2}, {Axis::tensor, 2}}}, 4);
+    run.model = tiny_gpt({.layers = 6});
+    run.workload.precision = Precision::fp64;
+    run.plan.schedule = ScheduleName::interleaved;
+    run.plan.chunks = 2;
+    run.plan.stage_layers = std::vector<std::uint32_t>{0, 3, 0, 3};
+    run.plan.sequence_parallel = sequence_parallel;
+    Diagnostics wrong;
+    check(run.plan, run.model, run.workload, nullptr, wrong);
+    CAPTURE(describe(run), render(wrong));
+    REQUIRE(wrong.empty());
+    for (const Violation& v : verify(lower(run.model, run.workload, run.plan))) {
+      CAPTURE(v.code, v.message);
+      CHECK(v.code.empty());
+    }
+    check_run(run, 2, sweep_options(2));  // lanes side by side
+  }
 }
 
 }  // namespace orrery::test
