@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -50,7 +51,7 @@ class ForecastVerb final : public Verb {
     c.option("--spares", wishes_.spares, "spare nodes, in place of the reliability file's", {0, 1'000'000});
     c.flag("--fewer-replicas", wishes_.fewer_replicas,
            "go on with fewer replicas where no spare is left, in place of waiting");
-    c.option("--runs", wishes_.runs, "runs to simulate; 0: none", {0, 1'000'000});
+    c.option("--runs", wishes_.runs, "runs to simulate; 0: as few as the mean needs", {0, 1'000'000});
     c.option("--seed", wishes_.seed, "of the simulated runs", {});
     c.group("Batch");
     c.option("--critical-batch", critical_, "tokens of the critical batch: then --tokens is what a small batch needs");
@@ -96,6 +97,11 @@ class ForecastVerb final : public Verb {
     const double factor = batch_factor(subject.run.workload);
     const double tokens = tokens_ ? factor * count_of(*tokens_, "--tokens") : affordable(subject);
     ForecastAnswer answer = forecast_answer(subject, tokens, wishes_, flags_);
+    const std::string unknown = fmt::format("{}", fmt::join(answer.forecast.unknown, ", "));
+    if ((by_ || least_ != "none") && !unknown.empty()) {
+      refuse("cli.flags", "--by and --least need what failures cost; unknown: " + unknown,
+             {"A reliability file says it (docs/forecast.md); --reliability none counts no failures."});
+    }
     SizeWish size;
     if (by_) size.within = std::chrono::duration<double>(date_of(*by_, "--by") - begin()).count();
     if (least_ != "none") size.least = least_of(answer);
@@ -209,12 +215,15 @@ class ForecastVerb final : public Verb {
              fmt::format("the budget is in {} and the price in {}", budget.currency, cluster.price_currency),
              {"--price \"2.20 EUR\" gives a price in another currency."});
     }
+    if (*cluster.price_per_gpu_hour == 0.0) {
+      refuse("forecast.price", "a budget buys any number of tokens where a GPU-hour costs 0",
+             {"--price 2.50 gives a price."});
+    }
     const double per_step =
         static_cast<double>(subject.run.workload.global_batch * subject.run.workload.sequence_length);
     double steps = 1e5;
     for (int round = 0; round < 3; ++round) {
-      const ForecastAnswer a =
-          forecast_answer(subject, steps * per_step, quick(wishes_, wishes_.spares.has_value()), flags_);
+      const ForecastAnswer a = forecast_answer(subject, steps * per_step, quick(wishes_), flags_);
       if (a.forecast.never_ends || !a.forecast.unknown.empty()) return steps * per_step;  // and the answer says why
       steps = std::fmax(1.0, std::floor(steps * budget.amount / *a.money()));
     }

@@ -38,8 +38,8 @@ std::optional<ReliabilitySpec> reliability(const ForecastWishes& wishes, const C
 
 }  // namespace
 
-ForecastWishes quick(ForecastWishes wishes, bool by_events) {
-  wishes.runs = by_events ? 20 : 0;
+ForecastWishes quick(ForecastWishes wishes) {
+  wishes.runs = 0;
   return wishes;
 }
 
@@ -54,6 +54,12 @@ ForecastAnswer forecast_answer(const ForecastSubject& subject, double tokens, co
   ForecastInputs& in = a.inputs;
   in.tokens = tokens;
   in.tokens_per_step = static_cast<double>(run.workload.global_batch * run.workload.sequence_length);
+  if (tokens / in.tokens_per_step > 0x1p53) {
+    refuse("cli.amount",
+           fmt::format("{:.3g} tokens are {:.3g} steps, too many to count", tokens, tokens / in.tokens_per_step),
+           {fmt::format("At most {:.3g} tokens are allowed here, 2^53 steps of {:g} tokens.",
+                        0x1p53 * in.tokens_per_step, in.tokens_per_step)});
+  }
   in.step = subject.step;
   in.step_interval = subject.report.interval;
   in.gpus = cluster.devices();
@@ -68,7 +74,16 @@ ForecastAnswer forecast_answer(const ForecastSubject& subject, double tokens, co
     const double exposed = r.step_time.base() > 0.0 ? r.exposed_communication / r.step_time : 0.0;
     in.checkpoint = checkpoint_time(subject.checkpoint, cluster, *in.reliability, a.way, exposed, in.unknown);
   }
-  if (wishes.fewer_replicas) in.fewer = fewer_replicas(subject, flags);
+  if (wishes.fewer_replicas) {
+    in.fewer = fewer_replicas(subject, flags);
+    if (in.fewer.slowdown.size() == 1) {
+      a.fewer_note =
+          "no plan with fewer replicas, down to three quarters of them, is valid on whole nodes, so the job "
+          "waits";
+    } else if (in.reliability && !(in.reliability->spare_nodes && in.reliability->repair)) {
+      a.fewer_note = "there is always a spare, since no number of spares (--spares) or no time of a repair is known";
+    }
+  }
   Progress progress;
   a.forecast = forecast_run(in, [&](std::uint64_t done, std::uint64_t total) {
     if (interrupted().load()) throw Error("interrupted");

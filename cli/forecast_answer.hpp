@@ -18,10 +18,11 @@ struct ForecastWishes {
   Electricity electricity;
 };
 
-/// The same with as few simulated runs as the mean needs: none, or 20 where no closed form holds.
-[[nodiscard]] ForecastWishes quick(ForecastWishes, bool by_events);
+/// The same with as few simulated runs as the mean needs (ForecastInputs::runs).
+[[nodiscard]] ForecastWishes quick(ForecastWishes);
 
-/// Forecasts the subject's run of so many tokens. Draws its own progress; throws Error when interrupted.
+/// Forecasts the subject's run of so many tokens. Refuses (cli.amount) more steps than 2^53. Draws its own progress;
+/// throws Error when interrupted.
 [[nodiscard]] ForecastAnswer forecast_answer(const ForecastSubject&, double tokens, const ForecastWishes&,
                                              const CommonFlags&);
 

@@ -9,12 +9,16 @@ namespace {
 
 constexpr double day = 86400.0;
 
+/// Events that a picture shows at most.
+constexpr std::uint64_t most_events = 10'000;
+
 /// Kept work over wall time of the first simulated run: it rises between events and falls back at failures.
 Chart timeline(const ForecastAnswer& a) {
   Chart chart{"One simulated run: work that stays", "days", "days of work", false, false, {}, {}};
   std::vector<WholeRunEvent> events;
-  static_cast<void>(
-      simulate_run(a.forecast.work, a.forecast.saves, a.forecast.hazards, a.inputs.fewer, a.inputs.seed, 0, &events));
+  const SimulatedRun run = simulate_run(a.forecast.work, a.forecast.saves, a.forecast.hazards, a.inputs.fewer,
+                                        a.inputs.seed, 0, &events, most_events);
+  if (!run.finished) chart.title += ", at its beginning";
   Series kept{"kept", {{0.0, 0.0}}}, ideal{"without failures", {{0.0, 0.0}}}, failures{"failures", {}};
   const std::size_t step = std::max<std::size_t>(1, events.size() / 2000);
   for (std::size_t i = 0; i < events.size(); ++i) {
@@ -25,7 +29,8 @@ Chart timeline(const ForecastAnswer& a) {
                         events[i].kind == WholeRunEventKind::job_failure;
     if (failed && i % step == 0) failures.points.push_back(at);
   }
-  ideal.points.push_back({a.forecast.work.base() / day, a.forecast.work.base() / day});
+  const Seconds end = run.finished ? a.forecast.work : std::min(a.forecast.work, events.back().at);
+  ideal.points.push_back({end.base() / day, end.base() / day});
   chart.series = {kept, ideal};
   if (failures.points.size() > 1) chart.series.push_back(failures);
   return chart;

@@ -114,9 +114,11 @@ void time_lines(Lines& out, const ForecastAnswer& a) {
     out.add("Young, Daly", fmt::format("{}, {}", s(*f.young), s(*f.daly)), "first and higher order of the same");
   }
   if (f.save_every > 0) {
-    out.add(
-        "save every", fmt::format("{} steps", f.save_every),
-        a.inputs.save_every ? "as --save-every says" : "the better whole number of steps next to the best interval");
+    out.add("save every", fmt::format("{} steps", f.save_every),
+            f.save_every >= f.steps ? "the run has no more: it is saved at its end"
+            : a.inputs.save_every   ? "as --save-every says"
+                                  : "the better whole number of steps next to the best interval, or as many as a write "
+                                    "beside the steps takes");
   }
   if (!f.ledger) return;
   for (std::size_t i = 0; i < lost_time_count; ++i) {

@@ -118,6 +118,9 @@ nlohmann::ordered_json forecast_json(const ForecastAnswer& a) {
   }
   out["time"] = losses_json(f);
   out["mean_time_between_failures_s"] = known(f.hazards.mean());
+  out["given_up_runs"] = f.given_up;
+  out["saves_pile_up"] = f.saves_pile_up;
+  out["replicas_it_may_miss"] = a.inputs.fewer.slowdown.size() - 1;
   out["mean_needed_s"] = known(f.mean_needed);
   out["save_every_steps"] = f.save_every;
   out["best_interval_s"] = known(f.best);

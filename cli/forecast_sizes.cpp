@@ -35,15 +35,15 @@ class Sizes {
  private:
   /// Looks at a number of GPUs; keeps the answer where it does what is wished. True where it ends in time.
   bool in_time(std::uint64_t gpus) {
-    if (interrupted().load()) return false;
+    if (interrupted().load()) throw Error("interrupted");
     progress_.show("other numbers of GPUs", ++looked_, 0);
     const std::optional<ForecastSubject> subject =
         gpus == base_.inputs.gpus ? std::optional(base_.subject)
                                   : resized_subject(base_.subject, static_cast<std::uint32_t>(gpus), flags_, power_);
     if (!subject || !subject->report.fits) return false;
     const double tokens = base_.inputs.tokens;
-    const ForecastAnswer a = forecast_answer(*subject, tokens, quick(wishes_, base_.forecast.by_events), flags_);
-    if (a.forecast.never_ends) return false;
+    const ForecastAnswer a = forecast_answer(*subject, tokens, quick(wishes_), flags_);
+    if (!a.forecast.ledger) return false;  // it never ends, or what failures cost is unknown
     out_.tried.push_back({gpus, a.wall_s(), a.money(), a.joules()});
     if (wish_.least) {
       const double amount = amount_of(a);
@@ -52,9 +52,11 @@ class Sizes {
     } else if (!wish_.within || a.wall_s() > *wish_.within) {
       return false;
     }
-    out_.chosen = forecast_answer(*subject, tokens, wishes_, flags_);
-    if (wish_.least) return false;  // others may have less
-    return true;
+    ForecastAnswer whole = forecast_answer(*subject, tokens, wishes_, flags_);
+    // More simulated runs may have another mean.
+    if (wish_.within && (!whole.forecast.ledger || whole.wall_s() > *wish_.within)) return false;
+    out_.chosen = std::move(whole);
+    return !wish_.least;  // others may have less
   }
 
   [[nodiscard]] double amount_of(const ForecastAnswer& a) const {
@@ -69,7 +71,7 @@ class Sizes {
   /// Halves the way between a number that is too small and one that is large enough, in whole nodes and replicas.
   void close_in(std::uint64_t too_few, std::uint64_t enough) {
     const Plan& plan = base_.subject.run.plan;
-    const std::uint64_t replica = base_.subject.found.empty() ? plan.mesh.size() / plan.mesh.size(Axis::data) : 1;
+    const std::uint64_t replica = base_.subject.question ? 1 : plan.mesh.size() / plan.mesh.size(Axis::data);
     const std::uint64_t unit = std::max<std::uint64_t>(replica, base_.inputs.gpus_per_node);
     for (int tries = 0; tries < 6; ++tries) {
       const std::uint64_t middle = (too_few + enough) / 2 / unit * unit;

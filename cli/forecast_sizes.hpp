@@ -17,13 +17,13 @@ struct SizeWish {
 
 /// The same run on other numbers of GPUs.
 struct ForecastSizes {
-  std::vector<ForecastChoice> tried;     ///< that fit and end, ascending
+  std::vector<ForecastChoice> tried;     ///< that fit and whose time is known, ascending
   std::optional<ForecastAnswer> chosen;  ///< by the wish; unset: none does it, or nothing was wished
 };
 
 /// Tries an eighth to 64 times the GPUs, halves and doubles with three quarters between them. With `within` it stops
 /// at the first that ends in time, and closes in from the last that does not, node by node or replica by replica.
-/// Draws its own progress; ends early when interrupted().
+/// Draws its own progress; throws Error when interrupted.
 [[nodiscard]] ForecastSizes forecast_sizes(const ForecastAnswer&, const SizeWish&, const ForecastWishes&,
                                            const CommonFlags&, const PowerTable&);
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "cli/interrupt.hpp"
-#include "cli/memory_margin.hpp"
 #include "cli/plan_source.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
@@ -14,13 +14,8 @@
 #include "core/plan/axis_sizes.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/program/lower/lower.hpp"
-#include "core/spec/model_level.hpp"
-#include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
-#include "framework/search_space.hpp"
-#include "planner/describe.hpp"
 #include "planner/resolve.hpp"
-#include "planner/search.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "sim/memory/fit.hpp"
 
@@ -31,47 +26,37 @@ constexpr std::uint64_t usual_batch_tokens = std::uint64_t{4} << 20;
 constexpr std::uint64_t usual_sequence = 8192;
 
 /// The batch and the length that nothing says.
-Workload workload_of(const ForecastQuestion& wish, const ModelSpec& model, std::vector<std::string>& assumed) {
-  Workload w;
-  w.clip_norm = 1.0;
-  const auto& names = precision_names();
-  w.precision = static_cast<Precision>(std::find(names.begin(), names.end(), wish.precision) - names.begin());
-  w.sequence_length = wish.sequence;
-  if (wish.sequence == 0) {
-    w.sequence_length =
+void assume_workload(SearchQuestion& q, const ModelSpec& model, std::vector<std::string>& assumed) {
+  if (q.sequence == 0) {
+    q.sequence =
         model.max_positions > 0 ? std::min<std::uint64_t>(usual_sequence, model.max_positions) : usual_sequence;
-    assumed.push_back(fmt::format("sequences of {} tokens (--seq)", w.sequence_length));
+    assumed.push_back(fmt::format("sequences of {} tokens (--seq)", q.sequence));
   }
-  w.global_batch = wish.batch;
-  if (wish.batch == 0) {
-    w.global_batch = std::max<std::uint64_t>(1, usual_batch_tokens / w.sequence_length);
-    assumed.push_back(fmt::format("a batch of {} sequences, {} tokens (--batch)", w.global_batch,
-                                  short_count(static_cast<double>(w.global_batch * w.sequence_length))));
+  if (q.batch == 0) {
+    q.batch = std::max<std::uint64_t>(1, usual_batch_tokens / q.sequence);
+    assumed.push_back(fmt::format("a batch of {} sequences, {} tokens (--batch)", q.batch,
+                                  short_count(static_cast<double>(q.batch * q.sequence))));
   }
-  return w;
 }
 
-/// The plan that `orrery plan` answers with; empty where none fits.
-std::optional<PlannedRun> best_plan(PlannedRun run, const CalibrationChoice& prices, std::string& claim) {
-  const Calibration& calibration = prices.calibration;
-  Diagnostics d;
+/// The plan that `orrery plan` answers with, and the question; empty where none fits.
+std::optional<ForecastSubject> best_subject(const SearchQuestion& question, const PowerTable& power) {
+  const SearchTask task = search_task(question);
   SearchOptions options;
-  options.limits = search_space_of({}, prices.software.name, run.model, run.workload, d).limits;
-  options.headroom = margin_of("auto", *run.cluster, calibration, d);
-  require_none(d);
   options.top = 1;
   options.simulate = false;
   options.cancel = &interrupted();
   Progress progress;
   options.progress = [&](const SearchProgress& p) { progress.settled(p.phase, p.done, p.total, ""); };
-  SearchResult result = search(run.model, run.workload, *run.cluster, calibration, options);
+  const SearchResult result = search(task, options);
   progress.clear();
-  if (result.plans.empty() && interrupted().load()) throw Error("interrupted before a plan was found");
+  if (interrupted().load()) throw Error("interrupted before the best plan was found");
   if (result.plans.empty()) return std::nullopt;
-  run.plan = std::move(result.plans[0].plan);
-  run.plan.name = fmt::format("{}-{}-{}", run.model.name, run.cluster->devices(), run.cluster->name);
-  claim = describe(run.plan);
-  return run;
+  const std::string name = fmt::format("{}-{}-{}", task.model.name, task.cluster.devices(), task.cluster.name);
+  ForecastSubject out =
+      forecast_subject(resolved_and_lowered({planned_run(task, result.plans[0].plan, name), task.calibration}), power);
+  out.question = question;
+  return out;
 }
 
 }  // namespace
@@ -92,67 +77,53 @@ ForecastSubject forecast_subject(const LoadedPlan& loaded, const PowerTable& pow
 
 ForecastSubject searched_subject(const CommonFlags& flags, const std::string& cluster, const ForecastQuestion& wish,
                                  const PowerTable& power) {
-  const Library library = library_of(flags);
   Diagnostics d;
-  PlannedRun run;
-  std::optional<ModelSpec> model = named_model(library, *flags.model, d);
-  run.cluster_reference = with_nic(cluster, flags);
-  run.cluster = named_cluster(library, run.cluster_reference, flags.gpus, d);
+  const std::optional<ModelSpec> model = named_model(library_of(flags), *flags.model, d);
   require_none(d);
-  run.model = std::move(*model);
-  run.model_reference = library.portable_model(*flags.model, "");
-  adapt_to_this_machine(*run.cluster);
-  set_price(*run.cluster, flags);
+  SearchQuestion question;
+  question.flags = flags;
+  question.model = *flags.model;
+  question.cluster = cluster;
+  question.batch = wish.batch;
+  question.sequence = wish.sequence;
+  question.precision = wish.precision;
   std::vector<std::string> assumed;
-  run.workload = workload_of(wish, run.model, assumed);
-  static_cast<void>(check_workload(run.workload, d) && check_priced(run.model, d) &&
-                    check_sizes(run.model, run.workload, d));
-  if (d.empty() && !run.cluster->device.peak.contains(run.workload.precision)) {
-    d.error("plan.precision", fmt::format("{} does not compute in {}", run.cluster->device.name, wish.precision));
-  }
-  require_none(d);
-  const CalibrationChoice calibration = calibration_of(flags, library, *run.cluster, run.workload.precision);
-  std::string claim;
-  std::optional<PlannedRun> best = best_plan(std::move(run), calibration, claim);
+  assume_workload(question, *model, assumed);
+  std::optional<ForecastSubject> best = best_subject(question, power);
   if (!best) {
     refuse("forecast.no-plan", fmt::format("no plan of {} fits on this cluster", *flags.model),
            {"orrery plan with the same model and cluster says what would fit."});
   }
-  ForecastSubject out = forecast_subject(resolved_and_lowered({std::move(*best), calibration}), power);
-  out.assumed = std::move(assumed);
-  out.found = std::move(claim);
-  return out;
+  best->assumed = std::move(assumed);
+  return std::move(*best);
 }
 
 std::optional<ForecastSubject> resized_subject(const ForecastSubject& base, std::uint32_t gpus,
                                                const CommonFlags& flags, const PowerTable& power) {
   PlannedRun run = base.run;
-  const auto per_replica = run.plan.mesh.size() / run.plan.mesh.size(Axis::data);
-  if (base.found.empty() && (gpus % per_replica != 0 || gpus < per_replica)) return std::nullopt;
   Diagnostics d;
-  const Library library = library_of(flags);
-  std::optional<ClusterSpec> cluster = library.cluster(run.cluster_reference, ".", gpus, d);
+  std::optional<ClusterSpec> cluster = resized(*run.cluster, gpus, d);
   if (!cluster) return std::nullopt;
-  cluster->price_per_gpu_hour = run.cluster->price_per_gpu_hour;
-  cluster->price_currency = run.cluster->price_currency;
-  run.cluster = std::move(*cluster);
-  const CalibrationChoice calibration =
-      calibration_of(for_framework(flags, run.framework), library, *run.cluster, run.workload.precision);
-  std::string claim;
-  if (base.found.empty()) {
+  std::optional<ForecastSubject> out;
+  if (base.question) {
+    SearchQuestion question = *base.question;
+    question.flags.gpus = gpus;
+    out = best_subject(question, power);
+  } else {
+    const auto per_replica = run.plan.mesh.size() / run.plan.mesh.size(Axis::data);
+    if (gpus % per_replica != 0 || gpus < per_replica) return std::nullopt;
+    run.cluster = std::move(*cluster);
     set_size(run.plan.mesh, Axis::data, static_cast<std::uint32_t>(gpus / per_replica));
     run.plan.placement.clear();
-  } else {
-    std::optional<PlannedRun> best = best_plan(std::move(run), calibration, claim);
-    if (!best) return std::nullopt;
-    run = std::move(*best);
+    check(run.plan, run.model, run.workload, &*run.cluster, d);
+    if (!d.empty()) return std::nullopt;
+    const CalibrationChoice calibration =
+        calibration_of(for_framework(flags, run.framework), library_of(flags), *run.cluster, run.workload.precision);
+    out = forecast_subject(resolved_and_lowered({std::move(run), calibration}), power);
   }
-  check(run.plan, run.model, run.workload, &*run.cluster, d);
-  if (!d.empty()) return std::nullopt;
-  ForecastSubject out = forecast_subject(resolved_and_lowered({std::move(run), calibration}), power);
-  out.assumed = base.assumed;
-  out.found = claim;
-  return out.report.fits ? std::optional(std::move(out)) : std::nullopt;
+  if (!out || !out->report.fits) return std::nullopt;
+  out->assumed = base.assumed;
+  return out;
 }
 
 FewerReplicas fewer_replicas(const ForecastSubject& subject, const CommonFlags& flags) {
@@ -162,7 +133,10 @@ FewerReplicas fewer_replicas(const ForecastSubject& subject, const CommonFlags& 
   const auto nodes = static_cast<double>(subject.run.cluster->nodes);
   out.nodes_per_replica = nodes / replicas;
   const std::uint64_t each = subject.run.workload.global_batch / replicas;
+  std::size_t skipped = 0;  // counts that go on with one replica less
   for (std::uint32_t left = replicas - 1; left > 0 && 4 * left >= 3 * replicas; --left) {
+    if (interrupted().load()) throw Error("interrupted");
+    ++skipped;
     PlannedRun run = subject.run;
     set_size(run.plan.mesh, Axis::data, left);
     run.plan.placement.clear();
@@ -173,15 +147,16 @@ FewerReplicas fewer_replicas(const ForecastSubject& subject, const CommonFlags& 
     const auto gpus = static_cast<std::uint32_t>(run.plan.mesh.size());
     Diagnostics d;
     std::optional<ClusterSpec> cluster = resized(*subject.run.cluster, gpus, d);
-    if (!cluster) break;
+    if (!cluster) continue;
     run.cluster = std::move(*cluster);
     check(run.plan, run.model, run.workload, &*run.cluster, d);
-    if (!d.empty()) break;
+    if (!d.empty()) continue;
     const CalibrationChoice calibration =
         calibration_of(for_framework(flags, run.framework), library_of(flags), *run.cluster, run.workload.precision);
     const LoadedPlan loaded = resolved_and_lowered({std::move(run), calibration});
     const Report report = estimate(loaded.run, loaded.program, cost_model(loaded));
-    out.slowdown.push_back(std::fmax(1.0, report.step_time / subject.report.step_time));
+    out.slowdown.insert(out.slowdown.end(), std::exchange(skipped, 0),
+                        std::fmax(1.0, report.step_time / subject.report.step_time));
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/common.hpp"
+#include "cli/search_question.hpp"
 #include "core/record/report.hpp"
 #include "core/spec/power_spec.hpp"
 #include "forecast/checkpoint_size.hpp"
@@ -20,8 +21,8 @@ struct ForecastSubject {
   Seconds step;   ///< that is said first of the report
   CheckpointSize checkpoint;
   std::optional<StepEnergy> energy;
-  std::vector<std::string> assumed;  ///< of the workload, where nothing said it
-  std::string found;                 ///< how a search found the plan; empty: it was given
+  std::vector<std::string> assumed;        ///< of the workload, where nothing said it
+  std::optional<SearchQuestion> question;  ///< that the planner answered with this plan; unset: the plan was given
 };
 
 /// What `orrery forecast` takes in place of a plan file: the planner finds the plan.
@@ -41,8 +42,8 @@ struct ForecastQuestion {
                                                              const CommonFlags&, const PowerTable&);
 
 /// Time of a step of the same batch with 1, 2 ... replicas missing, over that of all, as the estimate prices the
-/// smaller plans; microbatches go to the other replicas. Ends where a plan with so many is not valid, or three quarters
-/// are left.
+/// smaller plans; microbatches go to the other replicas. A number that is no whole number of nodes, or has no valid
+/// plan, counts as the next smaller one. Ends where three quarters are left. Throws Error when interrupted.
 [[nodiscard]] FewerReplicas fewer_replicas(const ForecastSubject&, const CommonFlags&);
 
 }  // namespace orrery

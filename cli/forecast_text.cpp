@@ -114,9 +114,11 @@ std::string failures(const ForecastAnswer& a) {
     std::string note = fmt::format("{}, each {}", days_text(f.saves.interval.base()), short_text(f.saves.blocking));
     if (f.saves.until_it_counts.base() > 0.0)
       note += fmt::format(" and {} beside", short_text(f.saves.until_it_counts));
+    if (f.save_every >= f.steps) note += ", at the end";
     out += line("save every", counted(f.save_every, "step"), note);
-    out += line("  exact best, Young", days_text(f.best->base()),
-                fmt::format("{}; Daly {}", days_text(f.young->base()), days_text(f.daly->base())));
+    if (f.best)
+      out += line("  exact best, Young", days_text(f.best->base()),
+                  fmt::format("{}; Daly {}", days_text(f.young->base()), days_text(f.daly->base())));
   }
   if (a.inputs.checkpoint) {
     out += line("checkpoint", short_text(Bytes::of(a.subject.checkpoint.written)),
@@ -130,6 +132,11 @@ std::string failures(const ForecastAnswer& a) {
   if (f.sample) {
     out += line("simulated", counted(f.sample->walls.size(), "run"),
                 fmt::format("seed {}, history {:016x}", a.inputs.seed, f.sample->history));
+  }
+  if (f.given_up > 0) {
+    out += line("given up", counted(f.given_up, "run"),
+                fmt::format("had not ended after {} events; {}", short_count(static_cast<double>(f.events_of_run)),
+                            f.by_events ? "the time is too short" : "the time is the closed form's"));
   }
   return out;
 }
@@ -152,13 +159,35 @@ std::string not_known(const ForecastAnswer& a) {
     out += fmt::format("\nUnknown: {}. Without it the time lost to failures is open; the time above counts none.\n",
                        fmt::join(f.unknown, ", "));
   }
-  if (f.never_ends) {
+  if (f.never_ends && f.given_up > 0) {
+    const RunHazards& h = f.hazards;
+    out += fmt::format("\nA simulated run had not ended after {} events, so no time is known.",
+                       short_count(static_cast<double>(f.events_of_run)));
+    if (h.spares && h.repair) {
+      out += fmt::format(
+          " With {} the job waits for repairs of {} each. More spares (--spares {}), fewer replicas "
+          "(--fewer-replicas) or a shorter repair would help.",
+          counted(*h.spares, "spare"), days_text(h.repair->base()),
+          f.spares ? std::max(*f.spares, *h.spares + 1) : *h.spares + 1);
+    }
+    out += "\n";
+  } else if (f.never_ends) {
     out += fmt::format(
         "\nThis run never ends: a failure comes every {}, and {} of work and {} of save must fit between two. Half of "
         "the time would be work with a failure every {}.\n",
         days_text(f.hazards.mean()->base()), days_text(f.saves.interval.base()), days_text(f.saves.blocking.base()),
         days_text(f.mean_needed->base()));
   }
+  if (f.saves_pile_up) {
+    out += fmt::format(
+        "\nSaves pile up: one is written in {}, and the next begins {} after it (--save-every). The time counts them "
+        "as "
+        "if storage kept up, which takes at least {} between two.\n",
+        days_text(f.saves.until_it_counts.base()), days_text((f.saves.interval + f.saves.blocking).base()),
+        counted(static_cast<std::uint64_t>(std::ceil((f.saves.until_it_counts - f.saves.blocking) / a.inputs.step)),
+                "step"));
+  }
+  if (!a.fewer_note.empty()) out += fmt::format("\n--fewer-replicas changes nothing: {}.\n", a.fewer_note);
   if (a.inputs.reliability) {
     std::string guessed, second;
     const ReliabilitySpec& r = *a.inputs.reliability;

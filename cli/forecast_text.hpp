@@ -26,6 +26,7 @@ struct ForecastAnswer {
   Forecast forecast;
   SaveWay way = SaveWay::blocking;
   std::string reliability_note;  ///< where the reliability is from
+  std::string fewer_note;        ///< why --fewer-replicas changes nothing; empty: it may
   Electricity electricity;
 
   [[nodiscard]] double wall_s() const { return forecast.wall().base(); }

@@ -21,19 +21,21 @@ std::optional<CheckpointTime> checkpoint_time(const CheckpointSize& size, const 
   CheckpointTime out;
   out.node_rate = rate;
   out.load = Bytes::of(size.held_by_node) / rate;
+  const std::optional<DeviceLinks>& links = cluster.device.links;
+  if (cluster.host_link || links) {
+    out.host_copy = Bytes::of(size.written_by_rank) / (cluster.host_link ? *cluster.host_link : links->host);
+  }
   const Seconds write = Bytes::of(size.written_by_node) / rate;
   if (way == SaveWay::blocking) {
     out.blocking = write;
     return out;
   }
-  const std::optional<DeviceLinks>& links = cluster.device.links;
-  if (!cluster.host_link && !links) {
+  if (!out.host_copy) {
     unknown.emplace_back("host_link");
     return std::nullopt;
   }
-  const Bandwidth host = cluster.host_link ? *cluster.host_link : links->host;
   const double taken = network.base() > 0.0 ? rate / network : 0.0;
-  out.blocking = Bytes::of(size.written_by_rank) / host + exposed_network * taken * write;
+  out.blocking = *out.host_copy + exposed_network * taken * write;
   out.until_it_counts = write;
   return out;
 }

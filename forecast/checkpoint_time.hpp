@@ -17,10 +17,11 @@ enum class SaveWay : std::uint8_t {
 };
 
 struct CheckpointTime {
-  Seconds blocking;         ///< steps wait
-  Seconds until_it_counts;  ///< from then on
-  Seconds load;             ///< at a restart: every rank reads what it holds
-  Bandwidth node_rate;      ///< to and from storage, of one node when all do
+  Seconds blocking;                    ///< steps wait
+  Seconds until_it_counts;             ///< from then on
+  Seconds load;                        ///< at a restart: every rank reads what it holds
+  Bandwidth node_rate;                 ///< to and from storage, of one node when all do
+  std::optional<Seconds> host_copy{};  ///< of what a rank writes, to its host; unset: the host link is unknown
 };
 
 /// Time of a save and of a load.
@@ -29,6 +30,7 @@ struct CheckpointTime {
 ///     blocking written_by_node / rate
 ///     beside   written_by_rank / host link; then written_by_node / rate, of which the share rate / network is taken
 ///              from the steps' own messages: that share of exposed_network (share of a step) counts as blocking
+///     host copy written_by_rank / host link, of any way
 ///     load     held_by_node / rate
 ///
 /// Source: derived. Leaves out: metadata, barriers, allocation at the first save, caches. Empty, with the missing key

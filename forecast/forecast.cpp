@@ -11,8 +11,12 @@ namespace orrery {
 namespace {
 
 constexpr double day = 86400.0;
-/// Failures that all runs together may have, so that an answer takes a second or two.
-constexpr double most_events = 1e7;
+/// Events after which no other run begins, and one by itself is given up: an answer takes a second or two.
+constexpr std::uint64_t most_events = 20'000'000;
+/// Runs for a mean that no closed form gives, where none were asked for.
+constexpr std::uint64_t least_runs = 20;
+/// Steps are counted in doubles.
+constexpr double most_steps = 0x1p53;
 
 /// Failures, saves and the time of a run, for one set of inputs.
 struct Priced {
@@ -20,21 +24,32 @@ struct Priced {
   std::optional<RunLedger> ledger;
 };
 
+/// Steps between two saves: the best number, of those with which a save is written before the next one begins.
+std::uint64_t paced_steps(Seconds step, const SavePlan& saves, Seconds mean) {
+  const double written = std::ceil((saves.until_it_counts - saves.blocking) / step);
+  return std::max(best_steps(step, saves.blocking, mean),
+                  static_cast<std::uint64_t>(std::clamp(written, 1.0, most_steps)));
+}
+
 Priced price(Seconds step, Seconds work, const RunHazards& h, SavePlan saves, std::optional<std::uint64_t> every) {
   const std::optional<Seconds> mean = h.mean();
-  const std::uint64_t steps = every ? *every : mean ? best_steps(step, saves.blocking, *mean) : 0;
-  // Where nothing fails nothing is saved but the end.
-  saves.interval = steps > 0 ? static_cast<double>(steps) * step : work;
+  const std::uint64_t steps = every ? *every : mean ? paced_steps(step, saves, *mean) : 0;
+  // Where nothing fails nothing is saved but the end, and the end is always saved.
+  saves.interval = steps > 0 ? std::min(work, static_cast<double>(steps) * step) : work;
   if (!mean && !every) saves.blocking = Seconds();
   return {saves, expected_run(work, saves, h)};
 }
 
-/// Copies in memory: Young's interval for each level, in whole steps, storage a whole number of times.
-SavePlan two_levels(Seconds step, const RunHazards& h, const SavePlan& saves, Seconds memory_save) {
+/// Copies in memory: Young's interval for each level, in whole steps, storage a whole number of times. `saves` are
+/// those to storage alone.
+SavePlan two_levels(Seconds step, Seconds work, const RunHazards& h, const SavePlan& saves, Seconds memory_save) {
   const TwoLevelIntervals two = two_level_intervals(memory_save, saves.blocking, *h.mean(), h.needs_storage);
   SavePlan out = saves;
-  out.interval = std::fmax(1.0, std::round(two.memory / step)) * step;
-  out.storage_every = static_cast<std::uint64_t>(std::fmax(1.0, std::round(two.storage / out.interval)));
+  out.interval = std::min(work, std::fmax(1.0, std::round(two.memory / step)) * step);
+  const double written = std::ceil(saves.until_it_counts / (out.interval + memory_save));
+  const double every = std::fmax(written, std::round(two.storage / out.interval));
+  if (!(every > 1.0)) return saves;  // copies in memory as seldom as saves to storage spare nothing
+  out.storage_every = static_cast<std::uint64_t>(std::fmin(every, most_steps));
   out.storage_blocking = saves.blocking;
   out.blocking = memory_save;
   return out;
@@ -91,7 +106,7 @@ void turn_knobs(Forecast& f, const ForecastInputs& in) {
                    [](const Knob& a, const Knob& b) { return a.tenth_days > b.tenth_days; });
 }
 
-void add_spares(Forecast& f, const ForecastInputs& in) {
+void add_spares(Forecast& f) {
   const RunHazards& h = f.hazards;
   if (!h.repair) return;
   // A group event takes all of its nodes.
@@ -99,18 +114,24 @@ void add_spares(Forecast& f, const ForecastInputs& in) {
   if (nodes_lost <= 0.0) return;
   f.mean_down = mean_nodes_down(1.0, nodes_lost, *h.repair);
   f.spares = spares_for(*f.mean_down, 0.99);
-  static_cast<void>(in);
 }
 
 /// Simulates runs; their mean is the answer where no closed form holds.
 void play(Forecast& f, const ForecastInputs& in, const WorkProgress& progress) {
-  const double failures = f.hazards.failures() * f.wall().base();
-  if (in.runs == 0 || (failures == 0.0 && f.hazards.planned_stops == 0.0)) return;
-  const double all = std::fmin(static_cast<double>(in.runs), most_events / (failures + 1.0));
-  const auto runs = static_cast<std::uint64_t>(std::fmax(1.0, all));
-  RunSample sample = sample_runs(f.work, f.saves, f.hazards, in.fewer, runs, in.seed, progress,
-                                 static_cast<std::uint64_t>(1e6 + 100.0 * failures));
-  if (sample.walls.empty()) return;
+  const RunHazards& h = f.hazards;
+  const std::uint64_t asked = f.by_events && in.runs == 0 ? least_runs : in.runs;
+  if (asked == 0 || (h.failures() == 0.0 && h.planned_stops == 0.0)) return;
+  f.events_of_run = most_events;
+  // A run that begins before the events are used up is played to its end, so that no long run is left out of the mean.
+  RunSample sample = sample_runs(f.work, f.saves, h, in.fewer, asked, in.seed, progress, most_events, most_events);
+  f.given_up = sample.unfinished;
+  if (sample.walls.empty()) {
+    if (f.by_events) {
+      f.ledger.reset();
+      f.never_ends = true;
+    }
+    return;
+  }
   if (f.by_events) f.ledger = sample.mean;
   f.sample = std::move(sample);
 }
@@ -139,7 +160,7 @@ Seconds mean_for_half(Seconds step, const SavePlan& saves, const RunHazards& h) 
   double low = -10.0, high = 20.0;  // decimal logarithms of seconds
   for (int i = 0; i < 60; ++i) {
     const double mean = std::pow(10.0, 0.5 * (low + high));
-    const auto every = static_cast<double>(best_steps(step, saves.blocking, Seconds::of(mean)));
+    const auto every = static_cast<double>(paced_steps(step, saves, Seconds::of(mean)));
     const double half = saved_efficiency(every * step, saves.blocking, saves.until_it_counts, Seconds::of(mean),
                                          std::exp(-h.recovery().base() / mean));
     (half < 0.5 ? low : high) = std::log10(mean);
@@ -160,34 +181,46 @@ Forecast forecast_run(const ForecastInputs& in, const WorkProgress& progress) {
     f.saves.blocking = in.checkpoint->blocking;
     f.saves.until_it_counts = in.checkpoint->until_it_counts;
   }
-  add_spares(f, in);
+  add_spares(f);
+  const std::optional<Seconds> mean = f.hazards.mean();
+  // Saves every so many steps are those to storage.
+  const bool memory = mean && in.checkpoint && f.hazards.needs_storage < 1.0 && !in.save_every;
+  if (memory && !in.checkpoint->host_copy) f.unknown.emplace_back("host_link");
   if (!f.unknown.empty()) {
     bound(f, in);
     return f;
   }
-  const std::optional<Seconds> mean = f.hazards.mean();
+  const bool both_levels = memory && f.hazards.needs_storage > 0.0;
+  if (memory && !both_levels) {
+    // No failure takes all copies: those in memory are all that count.
+    f.saves.blocking = *in.checkpoint->host_copy;
+    f.saves.until_it_counts = Seconds();
+  }
   if (mean) {
     f.best = best_interval(f.saves.blocking, *mean);
     f.young = young_interval(f.saves.blocking, *mean);
     f.daly = daly_interval(f.saves.blocking, *mean);
   }
   Priced priced = price(in.step, f.work, f.hazards, f.saves, in.save_every);
-  const bool memory = mean && f.hazards.needs_storage > 0.0 && f.hazards.needs_storage < 1.0;
-  if (memory && !in.save_every) {
+  if (both_levels) {
     // A copy in the memory of another node is taken to stop the steps as long as one to the own host.
-    priced.saves = two_levels(in.step, f.hazards, f.saves, std::min(f.saves.blocking, in.checkpoint->load));
+    priced.saves = two_levels(in.step, f.work, f.hazards, priced.saves, *in.checkpoint->host_copy);
   }
   f.saves = priced.saves;
   f.ledger = priced.ledger;
   if (mean || in.save_every) f.save_every = static_cast<std::uint64_t>(std::llround(f.saves.interval / in.step));
+  f.saves_pile_up =
+      in.save_every && f.saves.interval < f.work && f.saves.interval + f.saves.blocking < f.saves.until_it_counts;
   const bool missing = f.hazards.spares && f.hazards.repair;
-  f.by_events = missing || memory || f.hazards.shape != 1.0;
-  if (!f.ledger) {
+  f.by_events = missing || f.saves.storage_every > 1 || f.hazards.shape != 1.0;
+  // The closed form is of saves to storage alone.
+  if (!f.ledger && f.saves.storage_every == 1) {
     f.never_ends = true;
     f.mean_needed = mean_for_half(in.step, f.saves, f.hazards);
     return f;
   }
   play(f, in, progress);
+  if (f.never_ends) return f;
   bound(f, in);
   turn_knobs(f, in);
   return f;

@@ -26,7 +26,7 @@ struct ForecastInputs {
   std::vector<std::string> unknown;            ///< keys without which the checkpoint's time is open
   std::optional<std::uint64_t> save_every;     ///< steps; unset: the best
   FewerReplicas fewer;
-  std::uint64_t runs = 1000;  ///< to simulate
+  std::uint64_t runs = 1000;  ///< to simulate; 0: 20 where no closed form holds, else none
   std::uint64_t seed = 1;
 };
 
@@ -47,12 +47,15 @@ struct Forecast {
   SavePlan saves;
   std::uint64_t save_every = 0;  ///< steps; 0: nothing fails, or a save's time is unknown
   std::optional<Seconds> best, young, daly;
-  std::vector<std::string> unknown;  ///< keys without which failures cannot be counted
-  bool by_events = false;            ///< the ledger is the mean of simulated runs: no closed form holds
-  std::optional<RunLedger> ledger;   ///< mean; unset: unknown, or the run never ends
-  bool never_ends = false;
-  std::optional<Seconds> mean_needed;  ///< of a run that never ends: time between failures for half of the time
-  std::optional<RunSample> sample;
+  std::vector<std::string> unknown;     ///< keys without which failures cannot be counted
+  bool by_events = false;               ///< the ledger is the mean of simulated runs: no closed form holds
+  std::optional<RunLedger> ledger;      ///< mean; unset: unknown, or never_ends
+  bool never_ends = false;              ///< no time is known at which it ends: see mean_needed and given_up
+  std::optional<Seconds> mean_needed;   ///< of a run that never ends: time between failures for half of the time
+  std::optional<RunSample> sample;      ///< unset: none was simulated, or none ended
+  std::uint64_t given_up = 0;           ///< simulated runs that did not end within events_of_run events
+  std::uint64_t events_of_run = 0;      ///< after which a simulated run is given up; 0: none was simulated
+  bool saves_pile_up = false;           ///< saves come faster, as --save-every says, than they are written
   std::optional<Seconds> low, high;     ///< wall time, eight in ten
   std::optional<double> mean_down;      ///< nodes under repair
   std::optional<std::uint64_t> spares;  ///< for 99 % of the time
@@ -66,6 +69,7 @@ struct Forecast {
 /// in memory are kept, the mean of simulated runs.
 ///
 ///     steps = ceil(tokens / tokens of a step)        work = steps x step
+///     saves: every best_steps, or more where a save beside the steps takes longer to write; at the end at least
 ///     eight in ten: ln of the bounds is the root of the summed squares of ln of the step's and of the failures' bounds
 ///
 /// Deterministic. Progress counts simulated runs.

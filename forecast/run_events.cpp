@@ -31,7 +31,7 @@ class Draws {
 class Run {
  public:
   Run(double work, const SavePlan& saves, const RunHazards& hazards, const FewerReplicas& fewer, Draws draws,
-      std::vector<WholeRunEvent>* history, std::uint64_t most_failures)
+      std::vector<WholeRunEvent>* history, std::uint64_t most_events)
       : work_(work),
         saves_(saves),
         count_(saves),
@@ -39,7 +39,7 @@ class Run {
         fewer_(fewer),
         draws_(draws),
         events_(history),
-        most_failures_(most_failures),
+        most_events_(most_events),
         nodes_(hazards.nodes + (hazards.spares ? static_cast<double>(*hazards.spares) : 0.0)),
         limited_(hazards.spares && hazards.repair) {}
 
@@ -49,7 +49,7 @@ class Run {
     next_planned_ = h_.planned_stops > 0.0 ? draws_.exponential() / h_.planned_stops : never;
     next_slow_ = h_.slow_starts > 0.0 ? draws_.exponential() / h_.slow_starts : never;
     begin_stretch();
-    while (!out_.finished && out_.failures < most_failures_) {
+    while (!out_.finished && !given_up()) {
       if (state_ == State::running) {
         run_on();
       } else if (state_ == State::restarting) {
@@ -65,7 +65,9 @@ class Run {
  private:
   enum class State : std::uint8_t { running, restarting, waiting };
 
+  [[nodiscard]] bool given_up() const { return out_.events >= most_events_; }
   void note(WholeRunEventKind kind) {
+    ++out_.events;
     const auto whole = [](double seconds) { return static_cast<std::uint64_t>(std::llround(seconds * 1e9)); };
     for (const std::uint64_t word : {whole(now_), whole(kept_), static_cast<std::uint64_t>(kind)})
       out_.history = mix(out_.history ^ word);
@@ -155,12 +157,15 @@ class Run {
   }
 
   void roll_back() {
-    const double counted = count_.ended(x_ - saves_.until_it_counts.base());
+    // A copy in memory counts at once; what is written beside the steps is only the save to storage.
+    const bool levels = saves_.storage_every > 1;
+    const double written = x_ - saves_.until_it_counts.base();
+    const double counted = count_.ended(levels ? x_ : written);
     keep(counted);
     lose(LostTime::lost_work, x_ - count_.end_of(counted));
-    if (saves_.storage_every > 1) {
+    if (levels) {
       const double before = kept_;
-      const double stored = count_.to_storage(counted);
+      const double stored = count_.to_storage(count_.ended(written));
       if (stored > 0.0) stored_ = kept_ - (counted - stored) * saves_.interval.base();
       if (draws_.uniform() < h_.needs_storage) kept_ = stored_;
       lose(LostTime::lost_work, before - kept_);
@@ -182,7 +187,8 @@ class Run {
       lost = std::round(h_.group_nodes);
     }
     if (limited_) {
-      for (double i = 0.0; i < lost; i += 1.0) repairs_.push(now_ + h_.repair->base());
+      // No more nodes are under repair than there are.
+      for (double i = 0.0; i < lost && usable() > 0.0; i += 1.0) repairs_.push(now_ + h_.repair->base());
     }
     draw_failure();
     note(kind);
@@ -226,7 +232,7 @@ class Run {
       lose(why, length);
       now_ = end;
     }
-    while (next_aside() <= now_) aside();
+    while (next_aside() <= now_ && !given_up()) aside();
     note(WholeRunEventKind::resumed);
     if (next_planned_ < now_) next_planned_ = now_ + draws_.exponential() / h_.planned_stops;
     begin_stretch();
@@ -257,7 +263,7 @@ class Run {
   const FewerReplicas& fewer_;
   Draws draws_;
   std::vector<WholeRunEvent>* events_;
-  std::uint64_t most_failures_;
+  std::uint64_t most_events_;
   double nodes_;  ///< with spares
   bool limited_;  ///< the number of nodes counts
   SimulatedRun out_;
@@ -292,8 +298,8 @@ std::string_view name_of(WholeRunEventKind kind) {
 
 SimulatedRun simulate_run(Seconds work, const SavePlan& saves, const RunHazards& hazards, const FewerReplicas& fewer,
                           std::uint64_t seed, std::uint64_t number, std::vector<WholeRunEvent>* history,
-                          std::uint64_t most_failures) {
-  return Run(work.base(), saves, hazards, fewer, Draws(seed, number), history, most_failures).play();
+                          std::uint64_t most_events) {
+  return Run(work.base(), saves, hazards, fewer, Draws(seed, number), history, most_events).play();
 }
 
 }  // namespace orrery

@@ -44,20 +44,22 @@ struct SimulatedRun {
   std::uint64_t failures = 0;
   std::uint64_t most_replicas_missing = 0;
   std::uint64_t history = 0;  ///< hash of all events: kind, time and kept work in whole nanoseconds
-  bool finished = false;      ///< false: given up after `most_failures`
+  std::uint64_t events = 0;   ///< of every kind
+  bool finished = false;      ///< false: given up after `most_events`
 };
 
 /// Plays one run: failures of nodes, groups and the job, planned stops, slow nodes, repairs, spares, fewer replicas.
 ///
 /// Events are failure to failure: saves in between are counted, not played, so a run costs as much as it has failures.
 /// Two runs with the same seed and number are equal, bit by bit; different numbers give independent runs. A failure
-/// between two saves costs the steps since the last save that counts; a save counts `until_it_counts` after it.
+/// between two saves costs the steps since the last save that counts; a save counts `until_it_counts` after it, a copy
+/// in memory at once.
 /// Failures strike during restarts and waits, too. Planned stops wait for the end of a restart.
 ///
 /// Leaves out: failed saves, and the time in which fewer replicas change back, beyond a restart.
 [[nodiscard]] SimulatedRun simulate_run(Seconds work, const SavePlan&, const RunHazards&, const FewerReplicas&,
                                         std::uint64_t seed, std::uint64_t number,
                                         std::vector<WholeRunEvent>* history = nullptr,
-                                        std::uint64_t most_failures = 1'000'000'000);
+                                        std::uint64_t most_events = 1'000'000'000);
 
 }  // namespace orrery

@@ -17,14 +17,16 @@ Seconds RunSample::quantile(double share) const {
 }
 
 RunSample sample_runs(Seconds work, const SavePlan& saves, const RunHazards& hazards, const FewerReplicas& fewer,
-                      std::uint64_t runs, std::uint64_t seed, const WorkProgress& progress,
-                      std::uint64_t most_failures) {
+                      std::uint64_t runs, std::uint64_t seed, const WorkProgress& progress, std::uint64_t most_events,
+                      std::uint64_t most_in_all) {
   RunSample out;
   double mean = 0.0, squares = 0.0;
-  for (std::uint64_t i = 0; i < runs; ++i) {
-    const SimulatedRun run = simulate_run(work, saves, hazards, fewer, seed, i, nullptr, most_failures);
+  std::uint64_t events = 0;
+  for (std::uint64_t i = 0; i < runs && events < most_in_all; ++i) {
+    if (progress) progress(i, runs);
+    const SimulatedRun run = simulate_run(work, saves, hazards, fewer, seed, i, nullptr, most_events);
+    events += run.events;
     out.history = mix(out.history ^ run.history);
-    if (progress && i % 16 == 0) progress(i, runs);
     out.most_replicas_missing = std::max(out.most_replicas_missing, run.most_replicas_missing);
     if (!run.finished) {
       ++out.unfinished;

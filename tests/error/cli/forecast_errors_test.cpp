@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/error/cli/refused.hpp"
@@ -53,6 +54,24 @@ TEST_CASE("forecast.price: a budget without a price, or in another currency", "[
   CHECK(refused(eight + "--budget '2M EUR'") ==
         "error: the budget is in EUR and the price in USD [forecast.price]\n"
         "  --price \"2.20 EUR\" gives a price in another currency.\n");
+  CHECK(refused(eight + "--budget 1M --price 0") ==
+        "error: a budget buys any number of tokens where a GPU-hour costs 0 [forecast.price]\n"
+        "  --price 2.50 gives a price.\n");
+}
+
+TEST_CASE("cli.amount: more steps than can be counted", "[error]") {
+  CHECK(refused(eight + "--batch 1 --seq 1024 --tokens 1e24") ==
+        "error: 1e+24 tokens are 9.77e+20 steps, too many to count [cli.amount]\n"
+        "  At most 9.22e+18 tokens are allowed here, 2^53 steps of 1024 tokens.\n");
+}
+
+TEST_CASE("cli.flags: a date or the least of a time that is unknown", "[error]") {
+  std::ofstream("half.toml") << "schema = 1\n[reliability]\nname = \"half\"\nnode_failures_per_1000_node_days = 5\n"
+                                "[reliability.source]\nnode_failures_per_1000_node_days = \"s\"\n";
+  CHECK(refused(eight + "--tokens 1T --by 2099-01-01 --reliability half.toml") ==
+        "error: --by and --least need what failures cost; unknown: detect, queue, restart, storage_rate_per_node "
+        "[cli.flags]\n"
+        "  A reliability file says it (docs/forecast.md); --reliability none counts no failures.\n");
 }
 
 TEST_CASE("forecast.power: the least energy of a device whose power is unknown", "[error]") {

@@ -152,6 +152,52 @@ TEST_CASE("without a spare a job waits, and with fewer replicas it goes on", "[u
   CHECK(goes_on["time"]["slower_steps_s"].get<double>() > 0.0);
 }
 
+TEST_CASE("a job that waits for repairs without end is answered by no, and by what would help", "[unit][cli]") {
+  // 64 nodes, of which 6.4 fail each day and are repaired in 30: hardly ever are all of them there.
+  std::ofstream("lost.toml") << "schema = 1\n[reliability]\nname = \"lost\"\nnode_failures_per_1000_node_days = 100\n"
+                                "detect = \"1 s\"\nqueue = \"0 s\"\nrestart = \"1 min\"\nrepair = \"720 h\"\n"
+                                "storage_rate_per_node = \"1 GB/s\"\n[reliability.source]\n"
+                                "node_failures_per_1000_node_days = \"s\"\ndetect = \"s\"\nqueue = \"s\"\n"
+                                "restart = \"s\"\nrepair = \"s\"\nstorage_rate_per_node = \"s\"\n";
+  const std::string plan =
+      "forecast \"tp=8 dp=64 gbs=512 seq=8192 zero=1\" --model llama-3-8b --cluster dgx-h100 --gpus 512 --tokens 1T "
+      "--spares 0 --reliability lost.toml";
+  const json j = answer(plan, 1);
+  CHECK(j["never_ends"] == true);
+  CHECK(j["given_up_runs"] == 1);
+  CHECK(j["wall_s"].is_null());
+  const Ran ran = run(ORRERY_PROGRAM, plan);
+  CHECK(ran.status == 1);
+  CHECK(ran.out.find("--spares") != std::string::npos);
+}
+
+TEST_CASE("replicas of half a node go in pairs, and a job that cannot shrink says so", "[unit][cli]") {
+  const std::string flags =
+      "seq=8192 zero=1\" --model llama-3-8b --cluster dgx-h100 --tokens 100B --spares 0 --runs 5 "
+      "--fewer-replicas --reliability rsc-1 ";
+  // 15 and 13 replicas of 4 are no whole nodes; 14 and 12 are.
+  CHECK(answer("forecast \"tp=4 dp=16 gbs=512 " + flags + "--gpus 64")["replicas_it_may_miss"] == 4);
+  // One replica of two is less than three quarters.
+  const std::string two = "forecast \"tp=8 dp=2 gbs=512 " + flags + "--gpus 16";
+  CHECK(answer(two)["replicas_it_may_miss"] == 0);
+  CHECK(run(ORRERY_PROGRAM, two).out.find("--fewer-replicas changes nothing") != std::string::npos);
+}
+
+TEST_CASE("a budget counts the waits for spares that the reliability file says are missing", "[unit][cli]") {
+  std::ofstream("bare.toml") << "schema = 1\n[reliability]\nname = \"bare\"\nnode_failures_per_1000_node_days = 100\n"
+                                "detect = \"1 s\"\nqueue = \"0 s\"\nrestart = \"1 min\"\nrepair = \"24 h\"\n"
+                                "spare_nodes = 0\nstorage_rate_per_node = \"1 GB/s\"\n[reliability.source]\n"
+                                "node_failures_per_1000_node_days = \"s\"\ndetect = \"s\"\nqueue = \"s\"\n"
+                                "restart = \"s\"\nrepair = \"s\"\nspare_nodes = \"s\"\n"
+                                "storage_rate_per_node = \"s\"\n";
+  const json j = answer(
+      "forecast \"tp=8 dp=8 gbs=512 seq=8192 zero=1\" --model llama-3-8b --cluster dgx-h100 --gpus 64 --price 2.50 "
+      "--budget '$200k' --runs 200 --reliability bare.toml");
+  // The budget is of 20 simulated runs: some tens of waits each leave a few per cent of chance. Without waits it would
+  // be e^0.8 = 2.2 times as much.
+  CHECK(j["money"].get<double>() == Approx(200000.0).epsilon(0.1));
+}
+
 TEST_CASE("--least takes the number of GPUs with the least of those tried", "[unit][cli]") {
   for (const auto& [least, key] : {std::pair{"days", "wall_s"}, {"money", "money"}, {"energy", "energy_j"}}) {
     CAPTURE(least);

@@ -112,6 +112,78 @@ TEST_CASE("a run whose saves never end before the next failure says what would h
   CHECK(forecast_run(in).share() == Approx(0.5).epsilon(1e-3));  // what mean_needed promises
 }
 
+TEST_CASE("a job that waits for repairs without end says so, and has no time", "[forecast]") {
+  ForecastInputs in = llama_405b();
+  in.reliability->repair->value = Seconds::of(86400.0 * 7);
+  in.reliability->spare_nodes = {0U, "s", FigureBasis::read};
+  // 54 nodes are down in the mean: all are there in e^-54 of the time.
+  const Forecast f = forecast_run(in);
+  CHECK(f.by_events);
+  CHECK(f.never_ends);
+  CHECK(f.given_up > 0);
+  CHECK_FALSE(f.ledger);
+  CHECK_FALSE(f.sample);
+  // No runs are asked for, and no closed form knows spares: it is played all the same.
+  in.runs = 0;
+  CHECK_FALSE(forecast_run(in).ledger);
+  in.reliability->spare_nodes = {100U, "s", FigureBasis::read};
+  CHECK(forecast_run(in).sample->walls.size() == 20);
+}
+
+TEST_CASE("a run shorter than its interval is saved once, at its end", "[forecast]") {
+  ForecastInputs in = llama_405b();
+  in.tokens = 100.0 * in.tokens_per_step;
+  in.reliability->node_failures_per_1000_node_days->value = 1000.0 / 2048.0 / 100.0;  // a failure every 100 days
+  in.reliability->planned_stops_per_1000_node_days.reset();
+  in.save_every = 1'000'000'000;
+  const Forecast f = forecast_run(in);
+  REQUIRE(f.ledger);
+  CHECK(f.save_every == 100);
+  CHECK((*f.ledger)[LostTime::save] == in.checkpoint->blocking);
+  REQUIRE(f.sample);
+  // One run in 5,800 has a failure: nearly all take the work and a save.
+  CHECK(f.sample->quantile(0.5).base() == Approx(1500.0 + 2.8));
+  CHECK(f.wall().base() == Approx(1500.0 + 2.8).epsilon(0.001));
+}
+
+TEST_CASE("saves beside the steps are as far apart as one takes to write", "[forecast]") {
+  ForecastInputs in = llama_405b();
+  in.runs = 0;
+  in.checkpoint = CheckpointTime{Seconds::of(0.5), Seconds::of(3600), Seconds::of(100), {}};
+  const Forecast f = forecast_run(in);
+  CHECK(f.saves.interval + f.saves.blocking >= f.saves.until_it_counts);
+  CHECK(f.save_every == 240);  // 3599.5 s in steps of 15 s, rounded up; the best interval by itself is 106 s
+  CHECK_FALSE(f.saves_pile_up);
+  in.save_every = 10;
+  CHECK(forecast_run(in).saves_pile_up);
+}
+
+TEST_CASE("a copy in memory costs the copy to the host, not the save to storage", "[forecast]") {
+  ForecastInputs in = llama_405b();
+  in.runs = 20;
+  in.checkpoint = CheckpointTime{Seconds::of(60), {}, Seconds::of(100), {}, Seconds::of(0.5)};
+  in.reliability->host_copies = {1U, "s", FigureBasis::read};
+  // No group takes two nodes: nothing needs storage.
+  const Forecast none = forecast_run(in);
+  CHECK_FALSE(none.by_events);
+  CHECK(none.saves.blocking == Seconds::of(0.5));
+  NodeGroup group;
+  group.name = "rack";
+  group.nodes = 4;
+  group.events_per_1000_group_days = {1.0, "s", FigureBasis::read};
+  in.reliability->groups.push_back(group);
+  const Forecast both = forecast_run(in);
+  CHECK(both.by_events);
+  CHECK(both.saves.blocking == Seconds::of(0.5));
+  CHECK(both.saves.storage_blocking == Seconds::of(60));
+  CHECK(both.saves.storage_every > 1);
+  in.reliability->host_copies.reset();
+  CHECK(both.share() > forecast_run(in).share());
+  in.reliability->host_copies = {1U, "s", FigureBasis::read};
+  in.checkpoint->host_copy.reset();
+  CHECK(forecast_run(in).unknown == std::vector<std::string>{"host_link"});
+}
+
 TEST_CASE("more spares never cost time, and enough of them none", "[forecast]") {
   ForecastInputs in = llama_405b();
   in.runs = 20;

@@ -166,6 +166,43 @@ TEST_CASE("a run that cannot end is given up, and has no expected time", "[forec
   CHECK_FALSE(run.finished);
 }
 
+TEST_CASE("planned stops and slow nodes without end are given up, too", "[forecast]") {
+  RunHazards h;
+  h.restart = Seconds::of(180);
+  h.planned_stops = 1e6 / 86400.0;  // of steps between two stops there are 0.09 s
+  SimulatedRun run = simulate_run(Seconds::of(1e6), saves(1000, 20), h, {}, 1, 0, nullptr, 1000);
+  CHECK_FALSE(run.finished);
+  CHECK(run.failures == 0);
+  CHECK(run.events == 1000);
+  h.planned_stops = 0.0;
+  h.slow_starts = 1e6;
+  run = simulate_run(Seconds::of(1e6), saves(1000, 20), h, {}, 1, 0, nullptr, 1000);
+  CHECK_FALSE(run.finished);
+  CHECK(run.events == 1000);
+}
+
+TEST_CASE("all runs of a sample share their events, and each tells progress", "[forecast]") {
+  const RunHazards h = hazards(100, 10);
+  std::uint64_t told = 0;
+  const WorkProgress count = [&](std::uint64_t, std::uint64_t) { ++told; };
+  const RunSample sample = sample_runs(Seconds::of(1e6), saves(4000, 10), h, {}, 1000, 1, count, 1000, 5000);
+  CHECK(sample.unfinished == 5);
+  CHECK(sample.walls.empty());
+  CHECK(told == 5);
+}
+
+TEST_CASE("a copy in memory counts at once, while its save to storage is still written", "[forecast]") {
+  RunHazards h = hazards(3000, 100);
+  h.needs_storage = 0.0;
+  SavePlan plan{Seconds::of(400), Seconds::of(2), Seconds::of(300), 4, Seconds::of(2)};
+  const Seconds work = Seconds::of(1e6);
+  const RunSample two = sample_runs(work, plan, h, {}, 100, 7);
+  plan = saves(400, 2);
+  const RunSample one = sample_runs(work, plan, h, {}, 100, 7);
+  // Where no failure needs storage nothing but the draws differs: within three errors of both means.
+  CHECK(std::abs(two.mean.wall().base() - one.mean.wall().base()) < 3.0 * std::hypot(two.wall_error, one.wall_error));
+}
+
 TEST_CASE("slow nodes and planned stops cost what the closed form says", "[forecast]") {
   RunHazards h;
   h.slow_starts = 1.0 / 20000;

@@ -24,3 +24,11 @@ TEST_CASE("the least number of spares is the least", "[forecast]") {
   }
   CHECK(spares_for(0.0, 0.99) == 0);
 }
+
+TEST_CASE("spares of very many nodes take no time, and are the normal distribution's", "[forecast]") {
+  // The 99th percentile of a normal distribution is 2.3263 deviations above its mean; skewness adds a few nodes.
+  const double mean = 1e10;
+  CHECK(static_cast<double>(spares_for(mean, 0.99)) == Approx(mean + 2.3263 * 1e5).margin(1e3));
+  CHECK(share_without_spare(mean, 10'000'000'000) == Approx(0.5).margin(1e-3));
+  CHECK(share_without_spare(mean, 9'000'000'000) == 1.0);
+}
