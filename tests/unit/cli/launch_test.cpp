@@ -325,5 +325,6 @@ TEST_CASE("show lists frameworks, and what each can launch, within 80 columns", 
     for (const json& format : f["reads"]) CHECK(one.find(format.get<std::string>()) != std::string::npos);
     CHECK(answer("show framework " + name) == f);
   }
-  CHECK(good("show framework megatron-core").find("with expert not 1: only context=1") != std::string::npos);
+  CHECK(good("show framework megatron-core").find("with expert not 1 context not 1: only expert_folding") !=
+        std::string::npos);
 }
