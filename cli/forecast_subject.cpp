@@ -39,9 +39,10 @@ void assume_workload(SearchQuestion& q, const ModelSpec& model, std::vector<std:
   }
 }
 
-/// The plan that `orrery plan` answers with, and the question; empty where none fits.
+/// The fastest of the plainest plans, which is found soon, and the question; empty where none fits.
 std::optional<ForecastSubject> best_subject(const SearchQuestion& question, const PowerTable& power) {
-  const SearchTask task = search_task(question);
+  SearchTask task = search_task(question);
+  task.space.limits = plainest_within(task.space.limits);
   SearchOptions options;
   options.top = 1;
   options.simulate = false;
@@ -94,6 +95,8 @@ ForecastSubject searched_subject(const CommonFlags& flags, const std::string& cl
     refuse("forecast.no-plan", fmt::format("no plan of {} fits on this cluster", *flags.model),
            {"orrery plan with the same model and cluster says what would fit."});
   }
+  assumed.emplace_back(
+      "the fastest of the plainest plans; orrery plan -o FILE searches further, and a forecast takes FILE");
   best->assumed = std::move(assumed);
   return std::move(*best);
 }

@@ -9,6 +9,7 @@
 #include "core/spec/library.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "framework/search_space.hpp"
 #include "planner/describe.hpp"
 #include "planner/search.hpp"
 
@@ -35,11 +36,8 @@ std::optional<Plan> leanest(const ModelSpec& model, const Workload& workload, co
 
 NearestFit nearest_fit(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
                        const Calibration& calibration, Bytes headroom, const SearchLimits& searched) {
-  // The plainest plans within the limits tell enough, and soon.
-  SearchLimits plain = both(basic_limits(), searched);
-  for (auto& [key, values] : plain.only) {
-    if (values.empty()) values = searched.only.at(key);
-  }
+  // They tell enough, and soon.
+  const SearchLimits plain = plainest_within(searched);
   Progress bar;
   NearestFit out;
   const auto judged = [&](const ClusterSpec& on, Plan plan) {

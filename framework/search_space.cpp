@@ -60,6 +60,14 @@ const Framework* usual_framework(std::string_view program) {
   return framework_named("megatron-core");
 }
 
+SearchLimits plainest_within(const SearchLimits& limits) {
+  SearchLimits plain = both(basic_limits(), limits);
+  for (auto& [key, values] : plain.only) {
+    if (values.empty()) values = limits.only.at(key);
+  }
+  return plain;
+}
+
 SearchSpace search_space_of(const SpaceWish& wish, std::string_view program, const ModelSpec& model,
                             const Workload& workload, Diagnostics& d) {
   SearchSpace out;

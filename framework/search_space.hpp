@@ -39,6 +39,10 @@ struct SearchSpace {
 /// ("any"), it is the one with most measured runs of all; null for "none", since Orrery's own executor runs any plan.
 [[nodiscard]] const Framework* usual_framework(std::string_view program);
 
+/// The plainest plans within limits: data, pipeline, 1D tensor and expert axes, 1F1B and the like (basic_limits). Where
+/// the limits leave none of the plainest values, they hold as they are.
+[[nodiscard]] SearchLimits plainest_within(const SearchLimits&);
+
 /// The space of a search. Limits alone leave the framework open. `program` is the software that prices the plans.
 ///
 /// Codes: those of wished_framework(), limits_of() and check_model; framework.cannot where --only and the framework

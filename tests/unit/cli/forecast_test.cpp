@@ -127,7 +127,8 @@ TEST_CASE("a batch above the critical one needs more tokens", "[unit][cli]") {
 
 TEST_CASE("plan --tokens forecasts the plans that it finds", "[unit][cli]") {
   const json j = answer(
-      "plan --model llama-3-8b --cluster dgx-h100 --gpus 16 --batch 512 --seq 8192 --top 2 --tokens 1T --price 2.5");
+      "plan --model llama-3-8b --cluster dgx-h100 --gpus 16 --batch 512 --seq 8192 --top 2 --tokens 1T --price 2.5 "
+      "--only \"tensor=1d zero=0,1 schedule=1f1b context=off replica=off offload=off loss_chunks=1\" ");
   REQUIRE(j["plans"].size() == 2);
   for (const json& plan : j["plans"]) CHECK(plan["forecast"]["steps"] == 238419);
   CHECK(j["plans"][0]["forecast"]["wall_s"].get<double>() <= j["plans"][1]["forecast"]["wall_s"].get<double>());
