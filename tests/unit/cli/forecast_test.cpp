@@ -34,7 +34,7 @@ TEST_CASE("the question of a new user is answered by one command", "[unit][cli]"
   CHECK(j["ettr"].get<double>() == Approx(j["work_s"].get<double>() / j["wall_s"].get<double>()));
   CHECK(j["effective_mfu"].get<double>() == Approx(j["mfu"].get<double>() * j["ettr"].get<double>()));
   CHECK(j["energy"]["run_j"].get<double>() > 0.0);
-  CHECK(j["assumed"].size() == 2);
+  CHECK(j["assumed"].size() == 3);
   CHECK(j["reliability"]["restart"]["basis"] == "assumed");
 }
 
