@@ -117,7 +117,7 @@ TEST_CASE("A rank with the embedding and an empty chunk sends both in time", "[o
     run.plan.chunks = 2;
     run.plan.stage_layers = std::vector<std::uint32_t>{0, 3, 0, 3};
     run.plan.sequence_parallel = sequence_parallel;
-    run.plan.gradient_bucket = 1U << 20;
+    run.plan.gradient_bucket = Bytes::of(1 << 20);
     Diagnostics wrong;
     check(run.plan, run.model, run.workload, nullptr, wrong);
     CAPTURE(describe(run), render(wrong));
