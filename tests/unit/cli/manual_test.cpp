@@ -22,10 +22,12 @@ std::set<std::string> flags_in_help(const std::string& verb) {
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("Examples")) break;
     const std::size_t first = line.find_first_not_of(' ');
-    if (first == std::string::npos || line[first] != '-') continue;
-    const std::size_t at = line.find("--");
-    if (at == std::string::npos) continue;
-    out.insert(line.substr(at, line.find_first_of(" ,\n", at) - at));
+    // What is further in is a text, which may begin with the name of another flag.
+    if (first == std::string::npos || first > 4 || line[first] != '-') continue;
+    std::istringstream names(line.substr(first, line.find(' ', first) - first));
+    for (std::string name; std::getline(names, name, ',');) {
+      if (name.starts_with("--")) out.insert(name);
+    }
   }
   return out;
 }
