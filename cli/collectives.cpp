@@ -114,14 +114,7 @@ int validate_collectives(const CommonFlags& flags, const std::optional<std::stri
   require_none(d);
   const CollectiveValidation v = validate(rows, curves_of(*curves));
   const nlohmann::ordered_json json = to_json(v);
-  write_output(flags, json_text(json));
-  if (prints_output(flags)) {
-    // It has been printed.
-  } else if (flags.json) {
-    print_json(json);
-  } else {
-    print(validation_text(v));
-  }
+  answer(flags, json, validation_text(v));
   return status_fine;
 }
 

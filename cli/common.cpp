@@ -464,4 +464,29 @@ std::string json_text(const nlohmann::ordered_json& json) {
 
 void print_json(const nlohmann::ordered_json& json) { print(json_text(json)); }
 
+void answer(const CommonFlags& flags, const nlohmann::ordered_json& json, const std::string& text) {
+  write_output(flags, json_text(json));
+  if (prints_output(flags)) return;
+  flags.json ? print_json(json) : print(text);
+}
+
+void write_or_print(const CommonFlags& flags, const std::string& text) {
+  if (flags.output) {
+    write_output(flags, text);
+  } else if (flags.json) {
+    print_json({{"text", text}});
+  } else {
+    print(text);
+  }
+}
+
+void require_svg(const std::optional<std::string>& file) {
+  refuse_standard_output("--svg", file);
+  if (!file) return;
+  if (std::filesystem::path(*file).extension() != ".svg") {
+    refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is not one", escaped(*file)));
+  }
+  require_folder(*file);
+}
+
 }  // namespace orrery

@@ -177,5 +177,12 @@ void say(std::string_view text);
 /// Prints JSON with two spaces of indentation. Bytes that are not UTF-8 (names in files) become U+FFFD.
 void print_json(const nlohmann::ordered_json&);
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json&);
+/// Answers a command: writes the JSON where -o says; prints it with --json, and the text without. What `-o -` has
+/// printed is not printed again.
+void answer(const CommonFlags&, const nlohmann::ordered_json&, const std::string& text);
+/// Writes a text where -o says, or prints it, with --json as {"text": ...}.
+void write_or_print(const CommonFlags&, const std::string& text);
+/// Refuses a file of --svg that is standard output, is no .svg, or has no folder.
+void require_svg(const std::optional<std::string>& file);
 
 }  // namespace orrery

@@ -9,9 +9,9 @@
 #include "cli/common.hpp"
 #include "cli/forecast_answer.hpp"
 #include "cli/forecast_sizes.hpp"
+#include "cli/forecast_text.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/plan_source.hpp"
-#include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
@@ -64,10 +64,11 @@ class ForecastVerb final : public Verb {
     c.option("--grid", grid_, "grams of CO2 of a kWh");
     c.option("--pue", pue_, "energy of the building over that of its devices");
     c.group("Without a plan");
-    c.option("--batch", wish_.batch, "sequences per optimizer step; default: 4 Mi tokens", {1, max_batch});
-    c.option("--seq", wish_.sequence, "tokens per sequence; default: 8192, or what the model takes", {1, max_sequence});
+    c.option("--batch", question_.batch, "sequences per optimizer step; default: 4 Mi tokens", {1, max_batch});
+    c.option("--seq", question_.sequence, "tokens per sequence; default: 8192, or what the model takes",
+             {1, max_sequence});
     std::vector<std::string> names(precision_names().begin(), precision_names().end());
-    c.choice("--precision", wish_.precision, names, "precision of weights and activations");
+    c.choice("--precision", question_.precision, names, "precision of weights and activations");
     c.group("");
     c.flag("--explain", explain_, "show how every figure follows from others, with sources");
     c.option("--svg", svg_, "draw a run's timeline, the distribution of days, and cost against GPUs into this file");
@@ -90,8 +91,8 @@ class ForecastVerb final : public Verb {
     const std::optional<PowerTable> power = power_table(library, power_, d);
     require_none(d);
     if (plan_) keep_apart(plan_path(*plan_, library), {flags_.output, svg_});
-    ForecastSubject subject = plan_ ? forecast_subject(load_plan(*plan_, flags_, cluster_), *power)
-                                    : searched_subject(flags_, *cluster_, wish_, *power);
+    ForecastSubject subject =
+        plan_ ? forecast_subject(load_plan(*plan_, flags_, cluster_), *power) : searched_subject(question(), *power);
     wishes_.saves = saves_ == "beside" ? SaveWay::beside : SaveWay::blocking;
     wishes_.electricity = electricity();
     const double factor = batch_factor(subject.run.workload);
@@ -113,11 +114,7 @@ class ForecastVerb final : public Verb {
  private:
   void check_flags() {
     require_output(flags_);
-    refuse_standard_output("--svg", svg_);
-    if (svg_ && std::filesystem::path(*svg_).extension() != ".svg") {
-      refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is not one", escaped(*svg_)));
-    }
-    if (svg_) require_folder(*svg_);
+    require_svg(svg_);
     if (!tokens_ && !budget_) {
       refuse("forecast.tokens", "--tokens is missing", {"--tokens 1T says for how long to train; --budget asks."});
     }
@@ -140,7 +137,7 @@ class ForecastVerb final : public Verb {
       refuse("forecast.plan", "a forecast needs a plan, or --model and --cluster",
              {"orrery forecast --model llama-3-8b --cluster dgx-h100 --gpus 16 --tokens 1T"});
     }
-    if (plan_ && (wish_.batch > 0 || wish_.sequence > 0)) {
+    if (plan_ && (question_.batch > 0 || question_.sequence > 0)) {
       refuse("cli.flags", "--batch and --seq go only without a plan", {"A plan has its own."});
     }
     static_cast<void>(electricity());
@@ -148,6 +145,14 @@ class ForecastVerb final : public Verb {
 
   static void exclude(bool both, const char* flags) {
     if (both) refuse("cli.flags", fmt::format("{} exclude each other", flags));
+  }
+
+  [[nodiscard]] SearchQuestion question() const {
+    SearchQuestion q = question_;
+    q.flags = flags_;
+    q.model = *flags_.model;
+    q.cluster = *cluster_;
+    return q;
   }
 
   [[nodiscard]] std::chrono::sys_days begin() const { return from_ ? date_of(*from_, "--from") : today(); }
@@ -202,8 +207,8 @@ class ForecastVerb final : public Verb {
     return factor;
   }
 
-  /// Tokens that the budget buys. Time grows with tokens, so the forecast of one amount gives them all; a second round
-  /// evens out the last save.
+  /// Tokens that the budget buys. Time grows with tokens, so the forecast of one amount gives them all; two more
+  /// rounds even out the last save.
   [[nodiscard]] double affordable(const ForecastSubject& subject) const {
     const Money budget = money_of(*budget_, "--budget");
     const ClusterSpec& cluster = *subject.run.cluster;
@@ -285,7 +290,7 @@ class ForecastVerb final : public Verb {
   }
 
   CommonFlags flags_;
-  ForecastQuestion wish_;
+  SearchQuestion question_;  ///< without a plan; a batch or sequence of 0 is assumed
   ForecastWishes wishes_;
   std::optional<std::string> plan_, tokens_, by_, from_, budget_, cluster_, power_, power_price_, grid_, pue_, svg_,
       critical_, curve_;

@@ -38,6 +38,43 @@ std::optional<ReliabilitySpec> reliability(const ForecastWishes& wishes, const C
 
 }  // namespace
 
+double ForecastAnswer::gpu_hours() const {
+  const double spares = forecast.hazards.spares ? static_cast<double>(*forecast.hazards.spares) : 0.0;
+  return (static_cast<double>(inputs.gpus) + spares * inputs.gpus_per_node) * wall_s() / 3600.0;
+}
+
+std::optional<double> ForecastAnswer::money() const {
+  const std::optional<double>& price = subject.run.cluster->price_per_gpu_hour;
+  return price ? std::optional(*price * gpu_hours()) : std::nullopt;
+}
+
+double ForecastAnswer::step_joules() const {
+  return subject.energy ? subject.energy->joules * (inputs.step / subject.report.step_time) : 0.0;
+}
+
+std::optional<double> ForecastAnswer::joules() const {
+  if (!subject.energy) return std::nullopt;
+  // Steps done again cost what steps cost; in saves and restarts devices wait.
+  const RunLedger ledger = forecast.ledger.value_or(RunLedger{forecast.work, {}});
+  const Seconds steps = ledger.productive + ledger[LostTime::lost_work] + ledger[LostTime::slow];
+  const double idle = subject.energy->idle_w * (ledger.wall() - steps).base();
+  return electricity.pue * (step_joules() * (steps / inputs.step) + idle);
+}
+
+std::optional<double> ForecastAnswer::electricity_cost() const {
+  const std::optional<double> all = joules();
+  return all && electricity.price_per_kwh ? std::optional(*electricity.price_per_kwh * *all / 3.6e6) : std::nullopt;
+}
+
+std::optional<double> ForecastAnswer::co2_kg() const {
+  const std::optional<double> all = joules();
+  return all && electricity.grams_per_kwh ? std::optional(*electricity.grams_per_kwh * *all / 3.6e9) : std::nullopt;
+}
+
+double ForecastAnswer::mfu() const {
+  return subject.report.step_time / inputs.step * subject.report.model_flops_utilization;
+}
+
 ForecastWishes quick(ForecastWishes wishes) {
   wishes.runs = 0;
   return wishes;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/forecast_answer.hpp"
 #include "cli/forecast_text.hpp"
 #include "planner/study/chart_svg.hpp"
 

@@ -3,10 +3,12 @@
 #include <cmath>
 
 #include "cli/amounts.hpp"
+#include "cli/forecast_answer.hpp"
 #include "cli/forecast_text.hpp"
 #include "cli/table.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
+#include "core/spec/reliability_file.hpp"
 
 namespace orrery {
 namespace {
@@ -17,10 +19,9 @@ class Lines {
   void add(const std::string& name, const std::string& value, const std::string& how) {
     out_ += fmt::format("  {} = {}\n      {}\n", name, value, how);
   }
-  template <class T, class Text>
-  void sourced(const char* key, const KnownFigure<T>& figure, Text text) {
-    if (!figure) return;
-    add(key, text(figure->value), fmt::format("{}: {}", name_of(figure->basis), escaped(figure->source)));
+  template <class T>
+  void sourced(const std::string& name, const SourcedFigure<T>& figure, const std::string& value) {
+    add(name, value, fmt::format("{}: {}", name_of(figure.basis), escaped(figure.source)));
   }
   [[nodiscard]] const std::string& str() const { return out_; }
 
@@ -29,6 +30,11 @@ class Lines {
 };
 
 std::string s(Seconds t) { return fmt::format("{:.6g} s", t.base()); }
+
+std::string figure_text(double v) { return fmt::format("{:g}", v); }
+std::string figure_text(std::uint32_t v) { return fmt::format("{}", v); }
+std::string figure_text(Seconds v) { return s(v); }
+std::string figure_text(Bandwidth v) { return short_text(v); }
 
 void step_lines(Lines& out, const ForecastAnswer& a) {
   const Report& r = a.subject.report;
@@ -50,29 +56,13 @@ void step_lines(Lines& out, const ForecastAnswer& a) {
 void reliability_lines(Lines& out, const ForecastAnswer& a) {
   if (!a.inputs.reliability) return;
   const ReliabilitySpec& r = *a.inputs.reliability;
-  const auto number = [](double v) { return fmt::format("{:g}", v); };
-  const auto whole = [](std::uint32_t v) { return fmt::format("{}", v); };
-  const auto rate = [](Bandwidth b) { return short_text(b); };
-  out.sourced("node_failures_per_1000_node_days", r.node_failures_per_1000_node_days, number);
-  out.sourced("job_failures_per_day", r.job_failures_per_day, number);
-  out.sourced("planned_stops_per_day", r.planned_stops_per_day, number);
-  out.sourced("planned_stops_per_1000_node_days", r.planned_stops_per_1000_node_days, number);
-  out.sourced("failure_shape", r.failure_shape, number);
-  out.sourced("slow_nodes_per_1000_node_days", r.slow_nodes_per_1000_node_days, number);
-  out.sourced("slow_factor", r.slow_factor, number);
-  out.sourced("slow_until_found", r.slow_until_found, s);
-  out.sourced("detect", r.detect, s);
-  out.sourced("queue", r.queue, s);
-  out.sourced("restart", r.restart, s);
-  out.sourced("repair", r.repair, s);
-  out.sourced("planned_stop", r.planned_stop, s);
-  out.sourced("storage_rate_per_node", r.storage_rate_per_node, rate);
-  out.sourced("storage_rate_total", r.storage_rate_total, rate);
-  out.sourced("spare_nodes", r.spare_nodes, whole);
-  out.sourced("host_copies", r.host_copies, whole);
+  for_each_figure(r, [&](const char* key, const auto& figure, const auto&) {
+    if (figure) out.sourced(key, *figure, figure_text(figure->value));
+  });
   for (const NodeGroup& g : r.groups) {
-    out.sourced(g.name.c_str(), KnownFigure<double>(g.events_per_1000_group_days),
-                [&](double v) { return fmt::format("{:g} events in 1,000 days of a group of {} nodes", v, g.nodes); });
+    const SourcedFigure<double>& events = g.events_per_1000_group_days;
+    out.sourced(escaped(g.name), events,
+                fmt::format("{:g} events in 1,000 days of a group of {} nodes", events.value, g.nodes));
   }
   const RunHazards& h = a.forecast.hazards;
   if (const std::optional<Seconds> mean = h.mean()) {

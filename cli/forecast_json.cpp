@@ -2,8 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/forecast_answer.hpp"
 #include "cli/forecast_text.hpp"
-#include "core/base/units_text.hpp"
+#include "core/spec/reliability_file.hpp"
 #include "planner/describe.hpp"
 
 namespace orrery {
@@ -34,37 +35,23 @@ Json losses_json(const Forecast& f) {
 }
 
 template <class T>
-void add_figure(Json& to, const char* key, const KnownFigure<T>& f) {
-  if (!f) {
-    to[key] = nullptr;
-    return;
-  }
-  Json entry;
-  if constexpr (requires { f->value.base(); }) {
-    entry["value"] = f->value.base();
-  } else {
-    entry["value"] = f->value;
-  }
-  entry["basis"] = name_of(f->basis);
-  entry["source"] = f->source;
-  to[key] = std::move(entry);
+Json figure_json(const SourcedFigure<T>& f) {
+  return {{"value", known(std::optional(f.value))}, {"basis", name_of(f.basis)}, {"source", f.source}};
 }
 
 Json reliability_json(const ForecastAnswer& a) {
   if (!a.inputs.reliability) return nullptr;
   const ReliabilitySpec& r = *a.inputs.reliability;
   Json out{{"name", r.name}, {"note", a.reliability_note}};
-  add_figure(out, "node_failures_per_1000_node_days", r.node_failures_per_1000_node_days);
-  add_figure(out, "job_failures_per_day", r.job_failures_per_day);
-  add_figure(out, "planned_stops_per_day", r.planned_stops_per_day);
-  add_figure(out, "planned_stops_per_1000_node_days", r.planned_stops_per_1000_node_days);
-  add_figure(out, "detect", r.detect);
-  add_figure(out, "queue", r.queue);
-  add_figure(out, "restart", r.restart);
-  add_figure(out, "repair", r.repair);
-  add_figure(out, "planned_stop", r.planned_stop);
-  add_figure(out, "storage_rate_per_node", r.storage_rate_per_node);
-  add_figure(out, "storage_rate_total", r.storage_rate_total);
+  for_each_figure(r, [&](const char* key, const auto& figure, const auto&) {
+    out[key] = figure ? figure_json(*figure) : Json(nullptr);
+  });
+  out["groups"] = Json::array();
+  for (const NodeGroup& g : r.groups) {
+    out["groups"].push_back({{"name", g.name},
+                             {"nodes", g.nodes},
+                             {"events_per_1000_group_days", figure_json(g.events_per_1000_group_days)}});
+  }
   return out;
 }
 
@@ -103,19 +90,14 @@ nlohmann::ordered_json forecast_json(const ForecastAnswer& a) {
   out["wall_low_s"] = known(f.low);
   out["wall_high_s"] = known(f.high);
   out["ettr"] = answered ? Json(f.share()) : Json(nullptr);
-  const double mfu = a.subject.report.step_time / a.inputs.step * a.subject.report.model_flops_utilization;
-  out["mfu"] = mfu;
-  out["effective_mfu"] = answered ? Json(mfu * f.share()) : Json(nullptr);
+  out["mfu"] = a.mfu();
+  out["effective_mfu"] = answered ? Json(a.mfu() * f.share()) : Json(nullptr);
   out["gpu_hours"] = a.gpu_hours();
   out["money"] = answered ? known(a.money()) : Json(nullptr);
   out["currency"] = a.subject.run.cluster->price_currency;
   out["energy"] = energy_json(a);
-  out["electricity_cost"] = nullptr;
-  out["co2_kg"] = nullptr;
-  if (const std::optional<double> joules = a.joules()) {
-    if (a.electricity.price_per_kwh) out["electricity_cost"] = *a.electricity.price_per_kwh * *joules / 3.6e6;
-    if (a.electricity.grams_per_kwh) out["co2_kg"] = *a.electricity.grams_per_kwh * *joules / 3.6e9;
-  }
+  out["electricity_cost"] = known(a.electricity_cost());
+  out["co2_kg"] = known(a.co2_kg());
   out["time"] = losses_json(f);
   out["mean_time_between_failures_s"] = known(f.hazards.mean());
   out["given_up_runs"] = f.given_up;

@@ -1,6 +1,7 @@
 #include "cli/forecast_sizes.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
@@ -19,12 +20,12 @@ class Sizes {
     const std::uint64_t here = base_.inputs.gpus;
     std::uint64_t too_few = 0, enough = 0;
     const std::uint64_t last = std::min<std::uint64_t>(here * 64, max_devices);
-    for (std::uint64_t n = std::max<std::uint64_t>(1, here / 8); n <= last && enough == 0; n *= 2) {
-      for (const std::uint64_t size : {n, n % 2 == 0 ? n / 2 * 3 : 0}) {
-        if (size == 0 || size > last || enough > 0) continue;
-        (in_time(size) ? enough : too_few) = size;
-      }
+    std::set<std::uint64_t> sizes{here};
+    for (std::uint64_t n = std::max<std::uint64_t>(1, here / 8); n <= last; n *= 2) {
+      sizes.insert(n);
+      if (n % 2 == 0 && n / 2 * 3 <= last) sizes.insert(n / 2 * 3);
     }
+    for (auto at = sizes.begin(); at != sizes.end() && enough == 0; ++at) (in_time(*at) ? enough : too_few) = *at;
     if (enough > 0) close_in(too_few, enough);
     progress_.clear();
     std::sort(out_.tried.begin(), out_.tried.end(),

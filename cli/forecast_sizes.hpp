@@ -21,9 +21,9 @@ struct ForecastSizes {
   std::optional<ForecastAnswer> chosen;  ///< by the wish; unset: none does it, or nothing was wished
 };
 
-/// Tries an eighth to 64 times the GPUs, halves and doubles with three quarters between them. With `within` it stops
-/// at the first that ends in time, and closes in from the last that does not, node by node or replica by replica.
-/// Draws its own progress; throws Error when interrupted.
+/// Tries the GPUs that were asked for, their eighth and its doubles up to 64 times the GPUs, and one and a half times
+/// each of these, ascending. With `within` it stops at the first that ends in time, and closes in from the last that
+/// does not, in whole nodes and replicas. Draws its own progress; throws Error when interrupted.
 [[nodiscard]] ForecastSizes forecast_sizes(const ForecastAnswer&, const SizeWish&, const ForecastWishes&,
                                            const CommonFlags&, const PowerTable&);
 

@@ -17,7 +17,6 @@
 #include "core/spec/spec_files.hpp"
 #include "planner/resolve.hpp"
 #include "sim/estimate/estimate.hpp"
-#include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
@@ -60,14 +59,27 @@ std::optional<ForecastSubject> best_subject(const SearchQuestion& question, cons
   return out;
 }
 
+/// The run with so many replicas, on a cluster of its size; empty where that is no valid plan.
+std::optional<LoadedPlan> with_replicas(PlannedRun run, std::uint32_t replicas, const CommonFlags& flags) {
+  set_size(run.plan.mesh, Axis::data, replicas);
+  run.plan.placement.clear();
+  Diagnostics d;
+  std::optional<ClusterSpec> cluster = resized(*run.cluster, static_cast<std::uint32_t>(run.plan.mesh.size()), d);
+  if (!cluster) return std::nullopt;
+  run.cluster = std::move(*cluster);
+  check(run.plan, run.model, run.workload, &*run.cluster, d);
+  if (!d.empty()) return std::nullopt;
+  const CalibrationChoice calibration =
+      calibration_of(for_framework(flags, run.framework), library_of(flags), *run.cluster, run.workload.precision);
+  return resolved_and_lowered({std::move(run), calibration});
+}
+
 }  // namespace
 
 ForecastSubject forecast_subject(const LoadedPlan& loaded, const PowerTable& power) {
   ForecastSubject out;
   out.run = loaded.run;
-  out.report = estimate(loaded.run, loaded.program, cost_model(loaded));
-  tell_prices(out.report, loaded.calibration);
-  judge_memory(out.report, loaded.run, loaded.program, loaded.calibration.calibration);
+  out.report = estimated(loaded, false);
   out.step = headline_step(out.report);
   const ClusterSpec& cluster = *loaded.run.cluster;
   out.checkpoint = checkpoint_size(loaded.program, loaded.run.plan.placement, cluster.devices_per_node);
@@ -76,23 +88,15 @@ ForecastSubject forecast_subject(const LoadedPlan& loaded, const PowerTable& pow
   return out;
 }
 
-ForecastSubject searched_subject(const CommonFlags& flags, const std::string& cluster, const ForecastQuestion& wish,
-                                 const PowerTable& power) {
+ForecastSubject searched_subject(SearchQuestion question, const PowerTable& power) {
   Diagnostics d;
-  const std::optional<ModelSpec> model = named_model(library_of(flags), *flags.model, d);
+  const std::optional<ModelSpec> model = named_model(library_of(question.flags), question.model, d);
   require_none(d);
-  SearchQuestion question;
-  question.flags = flags;
-  question.model = *flags.model;
-  question.cluster = cluster;
-  question.batch = wish.batch;
-  question.sequence = wish.sequence;
-  question.precision = wish.precision;
   std::vector<std::string> assumed;
   assume_workload(question, *model, assumed);
   std::optional<ForecastSubject> best = best_subject(question, power);
   if (!best) {
-    refuse("forecast.no-plan", fmt::format("no plan of {} fits on this cluster", *flags.model),
+    refuse("forecast.no-plan", fmt::format("no plan of {} fits on this cluster", question.model),
            {"orrery plan with the same model and cluster says what would fit."});
   }
   assumed.emplace_back(
@@ -103,26 +107,20 @@ ForecastSubject searched_subject(const CommonFlags& flags, const std::string& cl
 
 std::optional<ForecastSubject> resized_subject(const ForecastSubject& base, std::uint32_t gpus,
                                                const CommonFlags& flags, const PowerTable& power) {
-  PlannedRun run = base.run;
-  Diagnostics d;
-  std::optional<ClusterSpec> cluster = resized(*run.cluster, gpus, d);
-  if (!cluster) return std::nullopt;
   std::optional<ForecastSubject> out;
   if (base.question) {
+    Diagnostics d;
+    if (!resized(*base.run.cluster, gpus, d)) return std::nullopt;
     SearchQuestion question = *base.question;
     question.flags.gpus = gpus;
     out = best_subject(question, power);
   } else {
-    const auto per_replica = run.plan.mesh.size() / run.plan.mesh.size(Axis::data);
+    const Mesh& mesh = base.run.plan.mesh;
+    const auto per_replica = mesh.size() / mesh.size(Axis::data);
     if (gpus % per_replica != 0 || gpus < per_replica) return std::nullopt;
-    run.cluster = std::move(*cluster);
-    set_size(run.plan.mesh, Axis::data, static_cast<std::uint32_t>(gpus / per_replica));
-    run.plan.placement.clear();
-    check(run.plan, run.model, run.workload, &*run.cluster, d);
-    if (!d.empty()) return std::nullopt;
-    const CalibrationChoice calibration =
-        calibration_of(for_framework(flags, run.framework), library_of(flags), *run.cluster, run.workload.precision);
-    out = forecast_subject(resolved_and_lowered({std::move(run), calibration}), power);
+    const std::optional<LoadedPlan> loaded =
+        with_replicas(base.run, static_cast<std::uint32_t>(gpus / per_replica), flags);
+    if (loaded) out = forecast_subject(*loaded, power);
   }
   if (!out || !out->report.fits) return std::nullopt;
   out->assumed = base.assumed;
@@ -141,23 +139,13 @@ FewerReplicas fewer_replicas(const ForecastSubject& subject, const CommonFlags& 
     if (interrupted().load()) throw Error("interrupted");
     ++skipped;
     PlannedRun run = subject.run;
-    set_size(run.plan.mesh, Axis::data, left);
-    run.plan.placement.clear();
     // The replicas that are left take whole microbatches of the batch; the last round is not full.
-    const std::uint64_t more = (subject.run.workload.global_batch + left - 1) / left;
+    const std::uint64_t more = (run.workload.global_batch + left - 1) / left;
     const std::uint64_t rounded = (more + plan.microbatch_size - 1) / plan.microbatch_size * plan.microbatch_size;
     run.workload.global_batch = std::max(each, rounded) * left;
-    const auto gpus = static_cast<std::uint32_t>(run.plan.mesh.size());
-    Diagnostics d;
-    std::optional<ClusterSpec> cluster = resized(*subject.run.cluster, gpus, d);
-    if (!cluster) continue;
-    run.cluster = std::move(*cluster);
-    check(run.plan, run.model, run.workload, &*run.cluster, d);
-    if (!d.empty()) continue;
-    const CalibrationChoice calibration =
-        calibration_of(for_framework(flags, run.framework), library_of(flags), *run.cluster, run.workload.precision);
-    const LoadedPlan loaded = resolved_and_lowered({std::move(run), calibration});
-    const Report report = estimate(loaded.run, loaded.program, cost_model(loaded));
+    const std::optional<LoadedPlan> loaded = with_replicas(std::move(run), left, flags);
+    if (!loaded) continue;
+    const Report report = estimate(loaded->run, loaded->program, cost_model(*loaded));
     out.slowdown.insert(out.slowdown.end(), std::exchange(skipped, 0),
                         std::fmax(1.0, report.step_time / subject.report.step_time));
   }

@@ -18,24 +18,17 @@ namespace orrery {
 struct ForecastSubject {
   PlannedRun run;
   Report report;  ///< estimate, with prices told
-  Seconds step;   ///< that is said first of the report
+  Seconds step;   ///< headline_step of the report
   CheckpointSize checkpoint;
   std::optional<StepEnergy> energy;
   std::vector<std::string> assumed;        ///< of the workload, where nothing said it
   std::optional<SearchQuestion> question;  ///< that the planner answered with this plan; unset: the plan was given
 };
 
-/// What `orrery forecast` takes in place of a plan file: the planner finds the plan.
-struct ForecastQuestion {
-  std::uint64_t batch = 0, sequence = 0;  ///< 0: assumed
-  std::string precision = "bf16";
-};
-
 [[nodiscard]] ForecastSubject forecast_subject(const LoadedPlan&, const PowerTable&);
-/// The fastest plan that fits, of --model on a cluster; the usual batch is 4 Mi tokens. Refuses (forecast.no-plan)
-/// where none does.
-[[nodiscard]] ForecastSubject searched_subject(const CommonFlags&, const std::string& cluster, const ForecastQuestion&,
-                                               const PowerTable&);
+/// The fastest of the plainest plans that fit. A batch or sequence of 0 is assumed; the usual batch is 4 Mi tokens.
+/// Refuses (forecast.no-plan) where none fits.
+[[nodiscard]] ForecastSubject searched_subject(SearchQuestion, const PowerTable&);
 /// The same run on `gpus` devices: a plan with more or fewer replicas of the same batch, or the best plan of a search.
 /// Empty where there is none.
 [[nodiscard]] std::optional<ForecastSubject> resized_subject(const ForecastSubject&, std::uint32_t gpus,

@@ -7,11 +7,13 @@
 #include <cmath>
 
 #include "cli/amounts.hpp"
+#include "cli/forecast_answer.hpp"
 #include "cli/report_text.hpp"
 #include "cli/table.hpp"
 #include "core/base/counted.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
+#include "core/spec/reliability_file.hpp"
 #include "core/spec/spec_files.hpp"
 #include "planner/describe.hpp"
 
@@ -63,19 +65,16 @@ std::string figures(const ForecastAnswer& a) {
     for (const std::string& what : s.energy->unknown) note += fmt::format("; {} is unknown", what);
     if (e.pue != 1.0) note += fmt::format("; times {:g} for the building", e.pue);
     out += line("energy", energy_text(*joules), note);
-    if (e.price_per_kwh) {
-      out += line("  electricity", money_text(*e.price_per_kwh * *joules / 3.6e6, e.currency),
-                  fmt::format("at {:g} a kWh", *e.price_per_kwh));
+    if (const std::optional<double> cost = a.electricity_cost()) {
+      out += line("  electricity", money_text(*cost, e.currency), fmt::format("at {:g} a kWh", *e.price_per_kwh));
     }
-    if (e.grams_per_kwh) {
-      out += line("  CO2", fmt::format("{:.3g} t", *e.grams_per_kwh * *joules / 3.6e12),
-                  fmt::format("at {:g} g a kWh", *e.grams_per_kwh));
+    if (const std::optional<double> kg = a.co2_kg()) {
+      out += line("  CO2", fmt::format("{:.3g} t", *kg / 1000.0), fmt::format("at {:g} g a kWh", *e.grams_per_kwh));
     }
   } else {
     out += line("energy", "unknown", fmt::format("no power of {} is known (--power)", s.run.cluster->device.name));
   }
-  const double faster = s.report.step_time / a.inputs.step;
-  const double mfu = faster * s.report.model_flops_utilization;
+  const double mfu = a.mfu();
   if (f.ledger && a.inputs.reliability) {
     out += line("effective time (ETTR)", percent(f.share()), "of wall time is steps that stay");
   } else if (open) {
@@ -135,7 +134,7 @@ std::string failures(const ForecastAnswer& a) {
   }
   if (f.given_up > 0) {
     out += line("given up", counted(f.given_up, "run"),
-                fmt::format("had not ended after {} events; {}", short_count(static_cast<double>(f.events_of_run)),
+                fmt::format("had not ended after {} events; {}", short_count(static_cast<double>(most_forecast_events)),
                             f.by_events ? "the time is too short" : "the time is the closed form's"));
   }
   return out;
@@ -152,6 +151,30 @@ std::string knobs(const ForecastAnswer& a) {
   return "\n" + table.str();
 }
 
+/// The figures of a file that are guessed or unverified, by name.
+std::string not_sure(const ReliabilitySpec& r) {
+  std::vector<std::string> guessed, unverified;
+  const auto look = [&](const std::string& name, FigureBasis basis) {
+    if (basis != FigureBasis::assumed && basis != FigureBasis::unverified) return;
+    std::vector<std::string>& into = basis == FigureBasis::assumed ? guessed : unverified;
+    if (std::find(into.begin(), into.end(), name) == into.end()) into.push_back(name);
+  };
+  for_each_figure(r, [&](std::string_view key, const auto& figure, const auto&) {
+    if (!figure) return;
+    std::string name(key.substr(0, key.find("_per_")));
+    std::replace(name.begin(), name.end(), '_', ' ');
+    look(name, figure->basis);
+  });
+  for (const NodeGroup& g : r.groups) look(escaped(g.name), g.events_per_1000_group_days.basis);
+  std::string out;
+  if (!unverified.empty()) out += fmt::format("\nUnverified in {}: {}.", escaped(r.name), fmt::join(unverified, ", "));
+  if (!guessed.empty()) {
+    out += fmt::format("\nGuessed in {}: {}. A file of your own replaces them.", escaped(r.name),
+                       fmt::join(guessed, ", "));
+  }
+  return out.empty() ? out : out + "\n";
+}
+
 std::string not_known(const ForecastAnswer& a) {
   const Forecast& f = a.forecast;
   std::string out;
@@ -162,7 +185,7 @@ std::string not_known(const ForecastAnswer& a) {
   if (f.never_ends && f.given_up > 0) {
     const RunHazards& h = f.hazards;
     out += fmt::format("\nA simulated run had not ended after {} events, so no time is known.",
-                       short_count(static_cast<double>(f.events_of_run)));
+                       short_count(static_cast<double>(most_forecast_events)));
     if (h.spares && h.repair) {
       out += fmt::format(
           " With {} the job waits for repairs of {} each. More spares (--spares {}), fewer replicas "
@@ -188,56 +211,12 @@ std::string not_known(const ForecastAnswer& a) {
                 "step"));
   }
   if (!a.fewer_note.empty()) out += fmt::format("\n--fewer-replicas changes nothing: {}.\n", a.fewer_note);
-  if (a.inputs.reliability) {
-    std::string guessed, second;
-    const ReliabilitySpec& r = *a.inputs.reliability;
-    const auto look = [&](const char* key, const auto& figure) {
-      if (!figure) return;
-      std::string& into = figure->basis == FigureBasis::assumed ? guessed : second;
-      if (figure->basis == FigureBasis::assumed || figure->basis == FigureBasis::unverified)
-        into += (into.empty() ? "" : ", ") + std::string(key);
-    };
-    look("node failures", r.node_failures_per_1000_node_days);
-    look("job failures", r.job_failures_per_day);
-    look("detection", r.detect);
-    look("queue", r.queue);
-    look("restart", r.restart);
-    look("repair", r.repair);
-    look("planned stop", r.planned_stop);
-    look("storage rate", r.storage_rate_per_node ? r.storage_rate_per_node : r.storage_rate_total);
-    if (!second.empty()) out += fmt::format("\nUnverified in {}: {}.", escaped(r.name), second);
-    if (!guessed.empty())
-      out += fmt::format("\nGuessed in {}: {}. A file of your own replaces them.", escaped(r.name), guessed);
-    if (!second.empty() || !guessed.empty()) out += "\n";
-  }
+  if (a.inputs.reliability) out += not_sure(*a.inputs.reliability);
   if (!a.subject.report.fits) out += "\n" + unfit_text(a.subject.run.plan.name, a.subject.report);
   return out;
 }
 
 }  // namespace
-
-double ForecastAnswer::gpu_hours() const {
-  const double spares = forecast.hazards.spares ? static_cast<double>(*forecast.hazards.spares) : 0.0;
-  return (static_cast<double>(inputs.gpus) + spares * inputs.gpus_per_node) * wall_s() / 3600.0;
-}
-
-std::optional<double> ForecastAnswer::money() const {
-  const std::optional<double>& price = subject.run.cluster->price_per_gpu_hour;
-  return price ? std::optional(*price * gpu_hours()) : std::nullopt;
-}
-
-double ForecastAnswer::step_joules() const {
-  return subject.energy ? subject.energy->joules * (inputs.step / subject.report.step_time) : 0.0;
-}
-
-std::optional<double> ForecastAnswer::joules() const {
-  if (!subject.energy) return std::nullopt;
-  // Steps done again cost what steps cost; in saves and restarts devices wait.
-  const RunLedger ledger = forecast.ledger.value_or(RunLedger{forecast.work, {}});
-  const Seconds steps = ledger.productive + ledger[LostTime::lost_work] + ledger[LostTime::slow];
-  const double idle = subject.energy->idle_w * (ledger.wall() - steps).base();
-  return electricity.pue * (step_joules() * (steps / inputs.step) + idle);
-}
 
 std::string forecast_text(const ForecastAnswer& a) {
   if (a.forecast.never_ends) return heading(a) + not_known(a).substr(1);

@@ -168,9 +168,7 @@ void add_figures(SideBySide& t, bool all) {
     const MemoryVerdict v = memory_verdict(p.report);
     const bool device = v.where == MemoryVerdict::Where::device;
     const auto whole = [](std::uint64_t bytes) { return fmt::format("{:.3g}", static_cast<double>(bytes) / 0x1p30); };
-    return device && v.room >= (1ULL << 30)
-               ? whole(v.need) + " of " + whole(v.room) + " GiB"
-               : gib(p.report.peak_memory_process_bytes.value_or(p.report.peak_memory_bytes));
+    return device && v.room >= (1ULL << 30) ? whole(v.need) + " of " + whole(v.room) + " GiB" : gib(held(p.report));
   });
   if (t.any([](P p) { return p.report.peak_host_memory_bytes.has_value(); })) {
     t.row("fullest host", [&](P p) {

@@ -7,7 +7,7 @@
 namespace orrery {
 namespace {
 
-/// Text of a page: no backslash, hyphen or line that begins with a control character is a request.
+/// Text of a page. Backslashes, hyphens and a leading dot or quote are escaped, so that roff takes none for a request.
 std::string roff(const std::string& text) {
   std::string out;
   bool begins = true;
@@ -32,8 +32,9 @@ std::string upper(std::string text) {
 }
 
 std::string exit_status() {
-  return ".SH EXIT STATUS\n.TP\n0\nAll is fine.\n.TP\n1\nThe answer is no: nothing fits, or it was interrupted.\n"
-         ".TP\n2\nThe input is wrong.\n.TP\n3\nA file, a device or a library failed.\n";
+  return ".SH EXIT STATUS\n.TP\n0\nAll is fine.\n.TP\n1\nThe answer is no: nothing fits, or Ctrl-C ended it.\n"
+         ".TP\n2\nThe input is wrong.\n.TP\n3\nA file, a device or a library failed.\n.TP\n128 + N\nSignal N ended "
+         "it.\n";
 }
 
 std::string synopsis(const VerbDescription& verb) {
@@ -65,7 +66,7 @@ std::string options(const VerbDescription& verb) {
     if (!flag.preset.empty()) about += fmt::format("{}default {}", about.empty() ? "" : "; ", flag.preset);
     if (flag.required) about += "; required";
     out += fmt::format(".TP\n{}{}\n{}\n", names, flag.value.empty() ? "" : fmt::format(" \\fI{}\\fR", flag.value),
-                       roff(about.empty() ? "\\&" : about));
+                       about.empty() ? "\\&" : roff(about));
   }
   return out;
 }

@@ -22,7 +22,7 @@ struct ProgramStep {
 [[nodiscard]] std::vector<ProgramStep> other_program_steps(const PlannedRun&, const CalibrationChoice&,
                                                            const CommonFlags&);
 
-/// "Other programs: 6.14 s (nemo) to 8.20 s (torchtitan)."; empty without steps.
+/// "As other programs run it: 6.14 s (nemo) to 8.20 s (torchtitan)."; empty without steps.
 [[nodiscard]] std::string other_programs_text(const std::vector<ProgramStep>&);
 
 }  // namespace orrery

@@ -9,6 +9,7 @@
 #include "cli/common.hpp"
 #include "cli/fabric.hpp"
 #include "cli/forecast_answer.hpp"
+#include "cli/forecast_text.hpp"
 #include "cli/found_plans_text.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/nearest_fit.hpp"

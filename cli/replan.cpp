@@ -9,7 +9,7 @@ namespace orrery {
 std::optional<FoundPlan> replanned(const PlannedRun& run, const ClusterSpec& on, const Calibration& calibration,
                                    const std::atomic<bool>* cancel) {
   SearchOptions options;
-  options.limits = basic_limits();
+  options.limits = plainest_limits();
   options.top = 1;
   options.simulate = false;
   options.threads = 1;

@@ -9,7 +9,7 @@
 
 namespace orrery {
 
-/// The best plan for the same training on some devices of its cluster, as a search of the basic dimensions finds it
+/// The best plan for the same training on some devices of its cluster, as a search of the plainest plans finds it
 /// (planner/search.hpp); empty where none fits, or where `cancel` was set. It starts no threads, so that processes can
 /// be made afterwards.
 [[nodiscard]] std::optional<FoundPlan> replanned(const PlannedRun&, const ClusterSpec&, const Calibration&,

@@ -111,13 +111,13 @@ class ReportVerb final : public Verb {
     std::error_code failure;
     if (plans_.size() != 1 || !std::filesystem::is_regular_file(plans_[0], failure)) return false;
     Diagnostics missing;
-    const std::optional<std::string> text = read_text(plans_[0], missing, std::size_t{1} << 32);
+    const std::optional<std::string> text = read_text(plans_[0], missing, most_points_bytes);
     return text && looks_like_points(*text);
   }
 
   [[nodiscard]] std::string page_of_sweep() const {
     Diagnostics d;
-    const std::optional<std::string> text = read_text(plans_[0], d, std::size_t{1} << 32);
+    const std::optional<std::string> text = read_text(plans_[0], d, most_points_bytes);
     require_none(d);
     const std::optional<SweepRecord> sweep = read_points(*text, plans_[0], d);
     require_none(d);
@@ -166,7 +166,7 @@ class ReportVerb final : public Verb {
     for (const Resolution& r : plan.resolved)
       out.resolved.emplace_back(r.key, fmt::format("{} ({})", r.value, r.reason));
     for (ExplainedOperation& op : explain_operations(plan, "all")) {
-      out.prices.push_back({op.kind, op.what, op.runs, std::move(op.price)});
+      out.prices.push_back({op.what, op.runs, std::move(op.price)});
     }
     out.tensors = peak_tensors(plan.program);
     out.plan_file = write_plan(plan.run);

@@ -161,8 +161,6 @@ std::string in(const Unit& unit, std::uint64_t bytes) {
   return value == 0.0 ? "0" : fmt::format("{:.{}f}", value, value < 0.995 ? 2 : value < 99.95 ? 1 : 0);
 }
 
-std::uint64_t held(const StageMemory& m) { return m.process.value_or(m.peak); }
-
 /// Calls row(stage) for the stages that are shown, and skipped() in place of others.
 template <class Row, class Skipped>
 void each_stage(const Report& r, Row&& row, Skipped&& skipped) {

@@ -132,20 +132,21 @@ void RunVerb::open_log(bool begins) {
 
 NoiseBatches RunVerb::noise_batches(const PlannedRun& run) const {
   const Mesh& mesh = run.plan.mesh;
-  const char* why = backend_ == "cuda"              ? "ranks on GPUs do not measure it"
-                    : measure_groups_               ? "--measure-groups trains nothing"
-                    : supervise_.restart == "fewer" ? "with --restart fewer the batch of a data rank changes"
-                    : mesh.size(Axis::data) < 2     ? "it compares gradients of data ranks, and the plan has only one"
-                    : mesh.size(Axis::replica) > 1 || mesh.size(Axis::context) > 1 || mesh.size(Axis::expert) > 1
-                        ? "gradients are summed over other axes than data, too"
-                    : mesh.size(Axis::tensor) > 1
-                        ? "parameters that all tensor ranks hold would count once for each of them"
-                    : mesh.size(Axis::pipeline) > 1 && run.model.tied_embeddings
-                        ? "the tied table's gradient is in two parts, on the first and the last pipeline stage"
-                    : run.plan.zero_stage > 1       ? "ZeRO 2 and 3 sum gradients in parts"
-                    : stage_map(run.plan).two_way() ? "a two-way pipeline sums gradients twice"
-                                                    : nullptr;
-  if (why != nullptr) refuse("cli.noise-scale", fmt::format("--noise-scale: {}", why));
+  const bool other_axes = mesh.size(Axis::replica) > 1 || mesh.size(Axis::context) > 1 || mesh.size(Axis::expert) > 1;
+  const std::pair<bool, const char*> refusals[] = {
+      {backend_ == "cuda", "ranks on GPUs do not measure it"},
+      {measure_groups_.has_value(), "--measure-groups trains nothing"},
+      {supervise_.restart == "fewer", "with --restart fewer the batch of a data rank changes"},
+      {mesh.size(Axis::data) < 2, "it compares gradients of data ranks, and the plan has only one"},
+      {other_axes, "gradients are summed over other axes than data, too"},
+      {mesh.size(Axis::tensor) > 1, "parameters that all tensor ranks hold would count once for each of them"},
+      {mesh.size(Axis::pipeline) > 1 && run.model.tied_embeddings,
+       "the tied table's gradient is in two parts, on the first and the last pipeline stage"},
+      {run.plan.zero_stage > 1, "ZeRO 2 and 3 sum gradients in parts"},
+      {stage_map(run.plan).two_way(), "a two-way pipeline sums gradients twice"}};
+  for (const auto& [is_so, why] : refusals) {
+    if (is_so) refuse("cli.noise-scale", fmt::format("--noise-scale: {}", why));
+  }
   const auto batch = static_cast<double>(run.workload.global_batch);
   return {batch / mesh.size(Axis::data), batch};
 }

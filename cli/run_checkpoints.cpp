@@ -18,7 +18,7 @@ namespace orrery {
 void declare_checkpoints(Command& c, CheckpointFlags& flags) {
   c.option("--checkpoint", flags.folder,
            "save the training state in this folder after the last step; the two newest stay");
-  c.option("--every,--checkpoint-every", flags.every, "save it every so many steps, too", {1, 1'000'000'000});
+  c.option("--every", flags.every, "save it every so many steps, too", {1, 1'000'000'000});
   c.flag("--resume", flags.resume, "go on from the newest checkpoint in the folder, whatever plan saved it");
 }
 

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/amounts.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/run_verb.hpp"
 #include "cli/status.hpp"
@@ -52,13 +52,6 @@ std::optional<std::uint64_t> nodes_of(const PlannedRun& run, const Program& prog
   return members.size();
 }
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  return fmt::format("{:04}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
-}
-
 }  // namespace
 
 Program RunVerb::program_of_groups(const Program& of) const {
@@ -98,7 +91,7 @@ int RunVerb::show_groups(const Prepared& p, const RunResult& result) const {
     row.bytes = static_cast<double>(t.bytes);
     row.time_us = t.typical.in(microsecond);
     if (share_gpu_) row.notes = "SHARED: ranks are parts of one GPU";
-    row.source = fmt::format("orrery run --measure-groups, {}", today());
+    row.source = fmt::format("orrery run --measure-groups, {}", text_of(today()));
     rows.push_back(std::move(row));
   }
   Table fits({"<group", "members", "<collective", "latency", "bandwidth", "error", "bytes", "measured", "spread",

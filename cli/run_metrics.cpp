@@ -84,11 +84,16 @@ std::string prometheus_text(const RunFigures& f) {
   return out;
 }
 
-std::string csv_line(const RunFigures* f) {
-  if (f == nullptr) return "step,elapsed_s,loss,step_s,tokens_per_s,peak_memory_bytes,sent_bytes,restarts\n";
-  return fmt::format("{},{},{},{},{},{},{},{}\n", f->step, f->elapsed_s, f->loss ? fmt::format("{}", *f->loss) : "",
-                     f->step_s, f->tokens_per_s, f->peak_bytes, f->sent_bytes, f->restarts);
+namespace {
+
+constexpr const char* csv_heading = "step,elapsed_s,loss,step_s,tokens_per_s,peak_memory_bytes,sent_bytes,restarts\n";
+
+std::string csv_line(const RunFigures& f) {
+  return fmt::format("{},{},{},{},{},{},{},{}\n", f.step, f.elapsed_s, f.loss ? fmt::format("{}", *f.loss) : "",
+                     f.step_s, f.tokens_per_s, f.peak_bytes, f.sent_bytes, f.restarts);
 }
+
+}  // namespace
 
 RunMetrics::RunMetrics(const MetricsFlags& flags, std::uint64_t first_step, double tokens_in_a_step,
                        std::uint64_t restarts, bool goes_on)
@@ -99,7 +104,7 @@ RunMetrics::RunMetrics(const MetricsFlags& flags, std::uint64_t first_step, doub
   if (flags.csv) {
     std::error_code missing;
     const bool begins = !goes_on || !std::filesystem::file_size(*flags.csv, missing) || missing;
-    append(*flags.csv, begins ? csv_line(nullptr) : "", begins);
+    append(*flags.csv, begins ? csv_heading : "", begins);
   }
   publish();
 }
@@ -121,7 +126,7 @@ void RunMetrics::after(const RunEvent& event) {
   figures_.step_s = static_cast<double>(end) * picosecond;
   figures_.tokens_per_s = end > 0 ? tokens_ / figures_.step_s : 0.0;
   publish();
-  if (flags_.csv) append(*flags_.csv, csv_line(&figures_), false);
+  if (flags_.csv) append(*flags_.csv, csv_line(figures_), false);
 }
 
 void RunMetrics::publish() {

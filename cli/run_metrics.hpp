@@ -33,8 +33,6 @@ struct RunFigures {
 };
 /// The text format of Prometheus, version 0.0.4.
 [[nodiscard]] std::string prometheus_text(const RunFigures&);
-/// A line of CSV; the heading where there are no figures.
-[[nodiscard]] std::string csv_line(const RunFigures*);
 
 class MetricsServer;
 

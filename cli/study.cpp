@@ -110,24 +110,13 @@ class StudyVerb final : public Verb {
   int run() override {
     require_output(flags_);
     if (!name_) return list();
-    refuse_standard_output("--svg", svg_);
-    if (svg_ && std::filesystem::path(*svg_).extension() != ".svg") {
-      refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is not one", escaped(*svg_)));
-    }
-    if (svg_) require_folder(*svg_);
+    require_svg(svg_);
     std::optional<Ticker> ticker(std::in_place, "study");
     const StudyResult result = run_study(named(*name_), library_of(flags_));
     ticker.reset();
     const nlohmann::ordered_json json = to_json(result);
-    write_output(flags_, json_text(json));
     if (svg_) write_file(*svg_, charts_svg("orrery study " + result.name, result.title, result.charts));
-    if (prints_output(flags_)) {
-      // It has been printed.
-    } else if (flags_.json) {
-      print_json(json);
-    } else {
-      print(study_text(result));
-    }
+    answer(flags_, json, study_text(result));
     return status_fine;
   }
 
@@ -152,14 +141,7 @@ class StudyVerb final : public Verb {
       table.row({s.name, s.summary});
       json.push_back({{"study", s.name}, {"title", s.summary}});
     }
-    write_output(flags_, json_text(json));
-    if (prints_output(flags_)) {
-      // It has been printed.
-    } else if (flags_.json) {
-      print_json(json);
-    } else {
-      print(table.str(""));
-    }
+    answer(flags_, json, table.str(""));
     return status_fine;
   }
 

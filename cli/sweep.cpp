@@ -156,10 +156,7 @@ SweepAxis axis_of(const std::string& flag, const std::string& key, const std::st
 void SweepVerb::read_outputs() {
   const std::optional<std::string>& output = question_.flags.output;
   refuse_standard_output("--csv", csv_);
-  refuse_standard_output("--svg", svg_);
-  if (svg_ && std::filesystem::path(*svg_).extension() != ".svg") {
-    refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is not one", escaped(*svg_)));
-  }
+  require_svg(svg_);
   for (const std::string& file : files_) keep_apart(file, {output, csv_, svg_});
   keep_apart("", {output, csv_, svg_});
   require_output(question_.flags);
@@ -324,7 +321,7 @@ std::vector<SweptPoint> SweepVerb::kept(const SweepHeader& h, const PointCompute
   const std::optional<std::string>& file = question_.flags.output;
   if (!file || *file == "-" || !std::filesystem::exists(*file, failure)) return {};
   Diagnostics d;
-  const std::optional<std::string> text = read_text(*file, d, std::size_t{1} << 32);
+  const std::optional<std::string> text = read_text(*file, d, most_points_bytes);
   require_none(d);
   if (!looks_like_points(*text)) {
     refuse("cli.output", fmt::format("{} is there, and is no file of points", *file),
@@ -415,7 +412,7 @@ SweepRecord SweepVerb::merge() const {
   Diagnostics d;
   std::vector<std::pair<std::string, SweepRecord>> records;
   for (const std::string& file : files_) {
-    const std::optional<std::string> text = read_text(file, d, std::size_t{1} << 32);
+    const std::optional<std::string> text = read_text(file, d, most_points_bytes);
     if (!text) continue;
     std::optional<SweepRecord> record = read_points(*text, file, d);
     if (record) records.emplace_back(file, std::move(*record));

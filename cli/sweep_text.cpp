@@ -8,6 +8,7 @@
 #include "cli/common.hpp"
 #include "cli/table.hpp"
 #include "core/base/counted.hpp"
+#include "core/base/csv.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 
@@ -144,13 +145,6 @@ std::string front_text(const SweepRecord& sweep, const SweepView& view) {
   if (front.empty()) return fmt::format("\nNo point has figures for a Pareto front of {}.\n", names);
   return fmt::format("\nPareto front of {}: no other point is as good in all of them\n{}  ({})\n", names, table.str(),
                      units);
-}
-
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
 }
 
 }  // namespace

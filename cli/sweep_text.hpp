@@ -20,8 +20,8 @@ struct SweepView {
 /// The measures that --pareto lists, "step-time,cost". Throws an InputError (sweep.value).
 [[nodiscard]] std::vector<const SweepMeasure*> sweep_measures_of(std::string_view list, const WholeRun&);
 
-/// The points as a table of what varies and what came of each, what does not fit with its reason, the best point, and
-/// the Pareto front. At most `most_rows` points are shown.
+/// The points as a table of what varies and what came of each, what does not fit with its reason, and the Pareto
+/// front. At most `most_rows` points are shown.
 [[nodiscard]] std::string sweep_text(const SweepRecord&, const SweepView&, std::size_t most_rows = 64);
 /// One row for each point: every key, the state, the reason, and the figures with units in the names of columns.
 [[nodiscard]] std::string sweep_csv(const SweepRecord&, const SweepView&);

@@ -170,12 +170,8 @@ class ValidateVerb final : public Verb {
     const std::filesystem::path table = table_ ? std::filesystem::path(*table_)
                                                : library.directory().parent_path() / "traces" / "measured" / "runs.csv";
     keep_apart(table, {flags_.output, svg_});
-    refuse_standard_output("--svg", svg_);
-    if (svg_ && std::filesystem::path(*svg_).extension() != ".svg") {
-      refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is not one", escaped(*svg_)));
-    }
+    require_svg(svg_);
     require_output(flags_);
-    if (svg_) require_folder(*svg_);
     Diagnostics d;
     const std::optional<std::vector<MeasuredRun>> runs = read_runs(table, d);
     require_none(d);

@@ -58,14 +58,7 @@ nlohmann::ordered_json constants_json(const std::vector<CostFile>& files) {
 int validate_constants(const CommonFlags& flags, const Library& library) {
   const std::vector<CostFile> files = shipped_costs(library);
   const nlohmann::ordered_json json = {{"schema", 1}, {"constants", constants_json(files)}};
-  write_output(flags, json_text(json));
-  if (prints_output(flags)) {
-    // It has been printed.
-  } else if (flags.json) {
-    print_json(json);
-  } else {
-    print(constants_text(files));
-  }
+  answer(flags, json, constants_text(files));
   return status_fine;
 }
 

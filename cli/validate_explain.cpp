@@ -114,14 +114,7 @@ int validate_explain(const CommonFlags& flags, const std::vector<MeasuredRun>& r
     return status_no;
   }
   const nlohmann::ordered_json json = explained_json(*explained.run);
-  write_output(flags, json_text(json));
-  if (prints_output(flags)) {
-    // It has been printed.
-  } else if (flags.json) {
-    print_json(json);
-  } else {
-    print(explained_text(*explained.run));
-  }
+  answer(flags, json, explained_text(*explained.run));
   return status_fine;
 }
 

@@ -87,16 +87,6 @@ class Describing final : public Command {
 
 }  // namespace
 
-void write_or_print(const CommonFlags& flags, const std::string& text) {
-  if (flags.output) {
-    write_output(flags, text);
-  } else if (flags.json) {
-    print_json({{"text", text}});
-  } else {
-    print(text);
-  }
-}
-
 std::vector<VerbDescription> describe_verbs(const std::vector<std::unique_ptr<Verb>>& verbs) {
   std::vector<VerbDescription> out;
   for (const std::unique_ptr<Verb>& verb : verbs) {

@@ -39,7 +39,4 @@ struct VerbDescription {
 /// A script that completes verbs, flags and their values in a shell: "bash", "zsh" or "fish".
 [[nodiscard]] std::string completion_script(const std::vector<VerbDescription>&, const std::string& shell);
 
-/// Writes a text to where -o says, or prints it, with --json as {"text": ...}.
-void write_or_print(const CommonFlags&, const std::string& text);
-
 }  // namespace orrery

@@ -5,7 +5,7 @@
 #   core      <- framework <- planner, validate, edit, cli, gui   (sim never: it gets plain structs from core/record)
 #   core      <- exec <- cli
 #   planner   <- edit <- cli, gui/model
-#   planner   <- forecast <- cli, gui
+#   sim/cost  <- forecast <- cli, gui
 #   planner   <- sweep <- report <- cli
 #   validate  <- gui/model <- gui/widgets <- gui/app
 #   sim/cost  <- sim/estimate, sim/net <- sim/des;  sim/memory apart
@@ -31,7 +31,7 @@ set(layers
   "sim/des"            "(core|sim/cost|sim/net|sim/des)/"
   "framework"          "(core|framework)/"
   "planner"            "(core|sim|framework|planner)/"
-  "forecast"           "(core|sim|framework|planner|forecast)/"
+  "forecast"           "(core|sim/cost|forecast)/"
   "validate"           "(core|sim|framework|planner|validate)/"
   "edit"               "(core|framework|planner|edit)/"
   "sweep"              "(core|sim|framework|planner|sweep)/"

@@ -35,10 +35,6 @@ double saved_efficiency(Seconds interval, Seconds save, Seconds until_it_counts,
   return interval / mean * std::exp(-(until_it_counts / mean)) * undisturbed_restart / segment;
 }
 
-double first_order_efficiency(Seconds interval, Seconds save, Seconds restart, Seconds mean) {
-  return 1.0 - save / interval - (0.5 * interval + restart) / mean;
-}
-
 std::uint64_t best_steps(Seconds step, Seconds save, Seconds mean) {
   const double steps = best_interval(save, mean) / step;
   if (!(steps > 1.0)) return 1;

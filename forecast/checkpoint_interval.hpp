@@ -43,10 +43,6 @@ namespace orrery {
 [[nodiscard]] double saved_efficiency(Seconds interval, Seconds save, Seconds until_it_counts, Seconds mean,
                                       double undisturbed_restart);
 
-/// The same to first order, for comparison: 1 - C / tau - (tau / 2 + R) / M. Unfit where M is below an hour or so.
-/// Source: Young 1974.
-[[nodiscard]] double first_order_efficiency(Seconds interval, Seconds save, Seconds restart, Seconds mean);
-
 /// The whole number of steps between saves that is better of the two around best_interval; at least 1.
 [[nodiscard]] std::uint64_t best_steps(Seconds step, Seconds save, Seconds mean);
 

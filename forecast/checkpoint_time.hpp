@@ -10,7 +10,7 @@
 
 namespace orrery {
 
-/// How a run saves.
+/// Whether steps wait for a save to be written.
 enum class SaveWay : std::uint8_t {
   blocking,  ///< steps wait until the checkpoint is in storage
   beside,    ///< steps wait for the copy to the host's memory; from there it is written beside them

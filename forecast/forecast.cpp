@@ -11,8 +11,6 @@ namespace orrery {
 namespace {
 
 constexpr double day = 86400.0;
-/// Events after which no other run begins, and one by itself is given up: an answer takes a second or two.
-constexpr std::uint64_t most_events = 20'000'000;
 /// Runs for a mean that no closed form gives, where none were asked for.
 constexpr std::uint64_t least_runs = 20;
 /// Steps are counted in doubles.
@@ -121,9 +119,9 @@ void play(Forecast& f, const ForecastInputs& in, const WorkProgress& progress) {
   const RunHazards& h = f.hazards;
   const std::uint64_t asked = f.by_events && in.runs == 0 ? least_runs : in.runs;
   if (asked == 0 || (h.failures() == 0.0 && h.planned_stops == 0.0)) return;
-  f.events_of_run = most_events;
   // A run that begins before the events are used up is played to its end, so that no long run is left out of the mean.
-  RunSample sample = sample_runs(f.work, f.saves, h, in.fewer, asked, in.seed, progress, most_events, most_events);
+  RunSample sample =
+      sample_runs(f.work, f.saves, h, in.fewer, asked, in.seed, progress, most_forecast_events, most_forecast_events);
   f.given_up = sample.unfinished;
   if (sample.walls.empty()) {
     if (f.by_events) {

@@ -13,6 +13,9 @@
 
 namespace orrery {
 
+/// Events after which no other simulated run begins, and one by itself is given up: an answer takes a second or two.
+inline constexpr std::uint64_t most_forecast_events = 20'000'000;
+
 /// What a forecast starts from: a step, and what happens around it.
 struct ForecastInputs {
   double tokens = 0.0;  ///< to train on
@@ -53,8 +56,7 @@ struct Forecast {
   bool never_ends = false;              ///< no time is known at which it ends: see mean_needed and given_up
   std::optional<Seconds> mean_needed;   ///< of a run that never ends: time between failures for half of the time
   std::optional<RunSample> sample;      ///< unset: none was simulated, or none ended
-  std::uint64_t given_up = 0;           ///< simulated runs that did not end within events_of_run events
-  std::uint64_t events_of_run = 0;      ///< after which a simulated run is given up; 0: none was simulated
+  std::uint64_t given_up = 0;           ///< simulated runs that did not end within most_forecast_events
   bool saves_pile_up = false;           ///< saves come faster, as --save-every says, than they are written
   std::optional<Seconds> low, high;     ///< wall time, eight in ten
   std::optional<double> mean_down;      ///< nodes under repair
@@ -66,7 +68,7 @@ struct Forecast {
 };
 
 /// The forecast of a run. Closed form where it holds (expected_run); where nodes may be missing, bursts come, or copies
-/// in memory are kept, the mean of simulated runs.
+/// are kept both in memory and in storage, the mean of simulated runs.
 ///
 ///     steps = ceil(tokens / tokens of a step)        work = steps x step
 ///     saves: every best_steps, or more where a save beside the steps takes longer to write; at the end at least

@@ -21,7 +21,7 @@ class Draws {
  public:
   Draws(std::uint64_t seed, std::uint64_t run) : key_(random_bits(seed, stream_of("run"), run)) {}
   [[nodiscard]] double uniform() { return static_cast<double>(mix(key_ ^ mix(count_++)) >> 11) * 0x1.0p-53; }
-  /// Of mean 1.
+  /// An exponential draw with mean 1.
   [[nodiscard]] double exponential() { return -std::log1p(-uniform()); }
 
  private:
@@ -135,9 +135,9 @@ class Run {
       fail();
     } else if (next == next_planned_) {
       next_planned_ = now_ + draws_.exponential() / h_.planned_stops;
-      stop_for(h_.planned_stop.base(), WholeRunEventKind::planned_stop);
+      stop_for(h_.planned_stop, WholeRunEventKind::planned_stop);
     } else if (aside()) {
-      stop_for(0.0, WholeRunEventKind::planned_stop);  // a replica comes back
+      stop_for(Seconds(), WholeRunEventKind::planned_stop);  // a replica comes back
     }
   }
 
@@ -193,14 +193,11 @@ class Run {
     draw_failure();
     note(kind);
     // A node that is lost may be the slow one; it is not known, and it stays.
-    begin_restart({{{LostTime::detection, h_.detect.base()},
-                    {LostTime::queue, h_.queue.base()},
-                    {LostTime::restart, h_.restart.base()},
-                    {LostTime::load, h_.load.base()}}});
+    begin_restart(h_.phases());
   }
 
   /// A stop with a save before it. All of its time counts as planned.
-  void stop_for(double length, WholeRunEventKind kind) {
+  void stop_for(Seconds length, WholeRunEventKind kind) {
     const double saves = count_.ended(x_);
     keep(saves);
     const double inside = x_ - count_.end_of(saves);
@@ -209,13 +206,13 @@ class Run {
     stored_ = kept_;
     lose(LostTime::planned_stop, inside - work);  // a save that was under way is part of the stop's
     note(kind);
-    begin_restart({{{LostTime::planned_stop, saves_.blocking.base()},
+    begin_restart({{{LostTime::planned_stop, saves_.blocking},
                     {LostTime::planned_stop, length},
-                    {LostTime::planned_stop, h_.restart.base()},
-                    {LostTime::planned_stop, h_.load.base()}}});
+                    {LostTime::planned_stop, h_.restart},
+                    {LostTime::planned_stop, h_.load}}});
   }
 
-  using Phases = std::array<std::pair<LostTime, double>, 4>;
+  using Phases = std::array<std::pair<LostTime, Seconds>, 4>;
   void begin_restart(const Phases& phases) {
     phases_ = phases;
     state_ = can_run() ? State::restarting : State::waiting;
@@ -223,13 +220,13 @@ class Run {
 
   void restart() {
     for (const auto& [why, length] : phases_) {
-      const double end = now_ + length;
+      const double end = now_ + length.base();
       if (next_failure_ < end) {
         lose(why, next_failure_ - now_);
         now_ = next_failure_;
         return fail();
       }
-      lose(why, length);
+      lose(why, length.base());
       now_ = end;
     }
     while (next_aside() <= now_ && !given_up()) aside();

@@ -53,8 +53,7 @@ struct SimulatedRun {
 /// Events are failure to failure: saves in between are counted, not played, so a run costs as much as it has failures.
 /// Two runs with the same seed and number are equal, bit by bit; different numbers give independent runs. A failure
 /// between two saves costs the steps since the last save that counts; a save counts `until_it_counts` after it, a copy
-/// in memory at once.
-/// Failures strike during restarts and waits, too. Planned stops wait for the end of a restart.
+/// in memory at once. Failures strike during restarts and waits, too. Planned stops wait for the end of a restart.
 ///
 /// Leaves out: failed saves, and the time in which fewer replicas change back, beyond a restart.
 [[nodiscard]] SimulatedRun simulate_run(Seconds work, const SavePlan&, const RunHazards&, const FewerReplicas&,

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/units.hpp"
@@ -56,6 +57,13 @@ struct RunHazards {
   [[nodiscard]] double failures() const { return node_failures + group_failures + job_failures; }
   /// Mean time between failures; unset where nothing fails.
   [[nodiscard]] std::optional<Seconds> mean() const;
+  /// What passes from a failure until work goes on, in this order.
+  [[nodiscard]] std::array<std::pair<LostTime, Seconds>, 4> phases() const {
+    return {{{LostTime::detection, detect},
+             {LostTime::queue, queue},
+             {LostTime::restart, restart},
+             {LostTime::load, load}}};
+  }
   /// From a failure until work goes on, undisturbed.
   [[nodiscard]] Seconds recovery() const { return detect + queue + restart + load; }
 };

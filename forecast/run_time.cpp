@@ -1,8 +1,6 @@
 #include "forecast/run_time.hpp"
 
-#include <array>
 #include <cmath>
-#include <utility>
 
 #include "forecast/checkpoint_interval.hpp"
 
@@ -24,10 +22,7 @@ std::optional<RunLedger> expected_run(Seconds work, const SavePlan& saves, const
     const double failures = std::expm1(segment / *mean) * std::exp(saves.until_it_counts / *mean);
     out[LostTime::lost_work] = segments * (failures * *mean - segment);
     double begin = 0.0;
-    for (const auto& [why, length] : std::array<std::pair<LostTime, Seconds>, 4>{{{LostTime::detection, h.detect},
-                                                                                  {LostTime::queue, h.queue},
-                                                                                  {LostTime::restart, h.restart},
-                                                                                  {LostTime::load, h.load}}}) {
+    for (const auto& [why, length] : h.phases()) {
       const double end = begin + length.base() / m;
       out[why] = segments * failures / undisturbed * (std::exp(-begin) - std::exp(-end)) * *mean;
       begin = end;

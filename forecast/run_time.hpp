@@ -7,13 +7,13 @@
 
 namespace orrery {
 
-/// How a run saves.
+/// How often a run saves, and what a save costs.
 struct SavePlan {
   Seconds interval;         ///< work between saves
   Seconds blocking;         ///< for which a save stops the steps
   Seconds until_it_counts;  ///< from then until the save is whole: 0 unless it is written beside the steps
-  /// Every so manieth save goes to storage; the others stay in the memory of other nodes, which storage_blocking and a
-  /// share needs_storage of the failures tell apart.
+  /// Every save of this number goes to storage and stops the steps for storage_blocking; the others stay in the memory
+  /// of other nodes. After a share needs_storage of the failures only those in storage are left.
   std::uint64_t storage_every = 1;
   Seconds storage_blocking;  ///< of a save to storage, where storage_every > 1
 };

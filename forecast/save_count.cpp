@@ -1,6 +1,5 @@
 #include "forecast/save_count.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 namespace orrery {
@@ -24,11 +23,6 @@ double SaveCount::ended(double x) const {
   while (k > 0.0 && end_of(k) > x) k -= 1.0;
   while (end_of(k + 1.0) <= x) k += 1.0;
   return k;
-}
-
-double SaveCount::work_done(double x) const {
-  const double k = ended(x);
-  return k * interval_ + std::clamp(x - end_of(k), 0.0, interval_);
 }
 
 double SaveCount::time_for(double work) const {

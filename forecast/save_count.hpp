@@ -19,8 +19,6 @@ class SaveCount {
   [[nodiscard]] double ended(double x) const;
   /// The last of them that went to storage.
   [[nodiscard]] double to_storage(double saves) const;
-  /// Work that is done `x` seconds into the stretch.
-  [[nodiscard]] double work_done(double x) const;
   /// Time until `work` is done and saved.
   [[nodiscard]] double time_for(double work) const;
 

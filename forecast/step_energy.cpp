@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/record/operation.hpp"
 #include "core/record/traffic.hpp"
 #include "sim/cost/prices.hpp"
 
@@ -118,9 +119,7 @@ std::optional<StepEnergy> step_energy(const Report& r, const MovedBytes& moved, 
   double named = 0.0;
   for (const OperationTime& o : r.operations) {
     // Transfers have lanes of their own: they cost power where compute waits for them.
-    const bool moves = o.name == "exchange" || o.name == "copy" || o.name.find("all_") == 0 ||
-                       o.name.find("reduce") == 0 || o.name.find("broadcast") == 0 || o.name.find("barrier") == 0;
-    if (moves) continue;
+    if (is_communication(o.name) || o.name == name_of(copy_operation)) continue;
     const double joules = devices * busy * o.time.base();
     named += joules;
     out.work.push_back({o.name, joules});

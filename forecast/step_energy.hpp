@@ -28,10 +28,10 @@ struct StepEnergy {
     std::string name;  ///< a kind of operation, "waiting", "nvlink"
     double joules = 0.0;
   };
-  double joules = 0.0;               ///< of the boards, and of the network between nodes
-  std::vector<Part> work;            ///< by kind of work; the boards' energy
-  std::vector<Part> moves;           ///< of which is spent on moving data, by kind of link; estimates of another kind
-  double idle_w = 0.0;               ///< of all devices while nothing runs
+  double joules = 0.0;      ///< of the boards, and of the network between nodes
+  std::vector<Part> work;   ///< by kind of work; the boards' energy
+  std::vector<Part> moves;  ///< of moving data, by kind of link; a part of the boards' energy, but for the network's
+  double idle_w = 0.0;      ///< of all devices while nothing runs
   std::vector<std::string> sources;  ///< figures with their basis
   std::vector<std::string> unknown;
 };

@@ -61,7 +61,7 @@ const Framework* usual_framework(std::string_view program) {
 }
 
 SearchLimits plainest_within(const SearchLimits& limits) {
-  SearchLimits plain = both(basic_limits(), limits);
+  SearchLimits plain = both(plainest_limits(), limits);
   for (auto& [key, values] : plain.only) {
     if (values.empty()) values = limits.only.at(key);
   }

@@ -35,12 +35,13 @@ struct SearchSpace {
 /// Codes: framework.name for a framework that is not known or has no abilities, cli.export for an unknown writing
 [[nodiscard]] const Framework* wished_framework(const SpaceWish&, Diagnostics&);
 
-/// The framework that launches a training program (validate's names: "nemo"). Where no program was measured on a device
-/// ("any"), it is the one with most measured runs of all; null for "none", since Orrery's own executor runs any plan.
+/// The framework that launches a training program (validate's names: "nemo"). Where no framework here launches it, or
+/// none was measured on the device ("any"), it is Megatron-LM, which has most measured runs; null for "none", since
+/// Orrery's own executor runs any plan.
 [[nodiscard]] const Framework* usual_framework(std::string_view program);
 
-/// The plainest plans within limits: data, pipeline, 1D tensor and expert axes, 1F1B and the like (basic_limits). Where
-/// the limits leave none of the plainest values, they hold as they are.
+/// The plainest plans within limits: data, pipeline, 1D tensor and expert axes, 1F1B and the like (plainest_limits).
+/// Where the limits leave none of the plainest values, they hold as they are.
 [[nodiscard]] SearchLimits plainest_within(const SearchLimits&);
 
 /// The space of a search. Limits alone leave the framework open. `program` is the software that prices the plans.

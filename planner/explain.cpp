@@ -76,8 +76,6 @@ std::string memory_text(const StageMemory& m) {
                      gib(m.gradients), gib(m.optimizer), gib(m.activations), gib(m.workspace));
 }
 
-std::uint64_t held(const StageMemory& m) { return m.process.value_or(m.peak); }
-
 std::uint32_t fullest(const Report& report) {
   std::uint32_t at = 0;
   for (std::uint32_t i = 0; i < report.memory_by_stage.size(); ++i) {

@@ -5,7 +5,6 @@
 #include <optional>
 #include <tuple>
 
-#include "sim/cost/prices.hpp"
 #include "sim/des/simulate.hpp"
 
 namespace orrery {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/markup.hpp"
 #include "core/base/units_text.hpp"
@@ -63,16 +64,13 @@ std::string waterfall(const std::vector<Stair>& stairs) {
 
 }  // namespace
 
-PageSection comparison_section(const std::vector<ReportedPlan>& plans, const std::string& id) {
+PageSection comparison_section(const std::vector<ReportedPlan>& plans) {
   std::vector<std::string> headers = {"figure"};
   for (const ReportedPlan& p : plans) headers.push_back(p.run.plan.name);
   const auto row = [&](const char* name, const auto& text) {
     std::vector<std::string> out = {name};
     for (const ReportedPlan& p : plans) out.push_back(text(p));
     return out;
-  };
-  const auto held = [](const ReportedPlan& p) {
-    return p.report.peak_memory_process_bytes.value_or(p.report.peak_memory_bytes);
   };
   const std::vector<std::vector<std::string>> rows = {
       row("predicted step", [](const ReportedPlan& p) { return short_text(p.report.step_time, 4); }),
@@ -82,7 +80,8 @@ PageSection comparison_section(const std::vector<ReportedPlan>& plans, const std
       row("compute", [](const ReportedPlan& p) { return short_text(p.report.compute); }),
       row("waiting for collectives", [](const ReportedPlan& p) { return short_text(exposed_collectives(p.report)); }),
       row("bubble", [](const ReportedPlan& p) { return short_text(p.report.bubble_fraction * p.report.step_time); }),
-      row("fullest device", [&](const ReportedPlan& p) { return short_text(Bytes::of(static_cast<double>(held(p)))); }),
+      row("fullest device",
+          [](const ReportedPlan& p) { return short_text(Bytes::of(static_cast<double>(held(p.report)))); }),
       row("fits", [](const ReportedPlan& p) { return std::string(p.report.fits ? "yes" : "no"); }),
       row("cost per step",
           [](const ReportedPlan& p) {
@@ -100,7 +99,7 @@ PageSection comparison_section(const std::vector<ReportedPlan>& plans, const std
     for (const std::string& d : plans[i].differences) body += fmt::format("<li>{}</li>\n", marked_up(d));
     body += "</ul>\n";
   }
-  return {id, "Comparison", body};
+  return {"comparison", "Comparison", body};
 }
 
 }  // namespace orrery

@@ -52,7 +52,7 @@ std::string prices(const ReportedPlan& p) {
 
 }  // namespace
 
-PageSection figures_section(const ReportedPlan& p, const std::string& id) {
+PageSection figures_section(const ReportedPlan& p) {
   const Report& r = p.report;
   const Workload& w = p.run.workload;
   const double tokens = static_cast<double>(w.global_batch) * static_cast<double>(w.sequence_length);
@@ -103,7 +103,7 @@ PageSection figures_section(const ReportedPlan& p, const std::string& id) {
   }
   body += "<h3>Time by kind of operation, mean over ranks</h3>\n" +
           html_table({"operation", "time", "of the step", "runs"}, rows) + prices(p);
-  return {id, "Figures and formulas", body};
+  return {"figures", "Figures and formulas", body};
 }
 
 }  // namespace orrery

@@ -20,8 +20,12 @@ BarKind kind_of(Pass pass) {
     case Pass::forward: return BarKind::forward;
     case Pass::recompute: return BarKind::recompute;
     case Pass::optimizer: return BarKind::optimizer;
-    default: return BarKind::backward;
+    case Pass::setup:
+    case Pass::input_gradient:
+    case Pass::weight_gradient:
+    case Pass::loss: return BarKind::backward;
   }
+  return BarKind::backward;
 }
 
 Row row_of(LaneKind lane) {
@@ -118,7 +122,7 @@ std::vector<TimelineRow> folded_timeline(const Program& program, const Trace& tr
   for (const std::uint32_t stage : shown) {
     const RankTrace& rank = *stages.at(stage);
     of_stages.emplace_back(stage, rows_of(program, program.classes[class_of(program, rank.rank)], rank));
-    for (std::vector<TimelineBar>& row : of_stages.back().second) row = joined(std::move(row), 0, false);
+    for (std::vector<TimelineBar>& row : of_stages.back().second) row = joined(std::move(row), step / 2000, false);
   }
   const auto count = [&] {
     std::size_t bars = 0;
@@ -127,10 +131,6 @@ std::vector<TimelineRow> folded_timeline(const Program& program, const Trace& tr
     }
     return bars;
   };
-  // Compute of one microbatch and pass is one bar although its rank waits for collectives in between.
-  for (auto& [stage, rows] : of_stages) {
-    for (std::size_t r = 0; r < row_count; ++r) rows[r] = joined(std::move(rows[r]), step / 2000, false);
-  }
   for (std::int64_t gap = step / 1000; count() > most && gap < step; gap *= 2) {
     for (auto& [stage, rows] : of_stages) {
       for (std::size_t r = 0; r < row_count; ++r) rows[r] = joined(std::move(rows[r]), gap, true);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/program/program.hpp"
@@ -27,10 +28,10 @@ struct TimelineRow {
   std::vector<TimelineBar> bars;  ///< in order of time
 };
 
-/// A step as rows of bars, two or three for each stage, of which one rank stands for all. Compute of one microbatch and
-/// pass is one bar. Bars of communication that are nearer to each other than some part of the step are one bar, and so
-/// are bars of compute, where there would be more than `most` in all. At most 64 stages are shown, evenly spread.
-/// Requires a trace of one rank of each class.
+/// A step as rows of bars, one to four for each stage, of which one rank stands for all. Bars of one kind and
+/// microbatch that are at most a 2000th of the step apart are one bar. Where there would be more than `most` in all,
+/// wider gaps are closed too, whatever the kinds. At most 64 stages are shown, evenly spread. Requires a trace of one
+/// rank of each class.
 [[nodiscard]] std::vector<TimelineRow> folded_timeline(const Program&, const Trace&, std::size_t most = 40'000);
 
 }  // namespace orrery

@@ -67,7 +67,7 @@ std::string tensors_of(const PeakTensors& peak) {
 
 }  // namespace
 
-PageSection memory_section(const ReportedPlan& p, const std::string& id) {
+PageSection memory_section(const ReportedPlan& p) {
   std::string body = "<div class=\"key\">\n";
   for (const Part& part : parts_of({})) {
     body += fmt::format("<span><i class=\"{}\"></i>{}</span>\n", part.colour, part.name);
@@ -94,7 +94,7 @@ PageSection memory_section(const ReportedPlan& p, const std::string& id) {
     tensors += tensors_of(peak);
   }
   if (!tensors.empty()) body += "<h3>Tensors</h3>\n" + tensors;
-  return {id, "Memory by stage", body};
+  return {"memory", "Memory by stage", body};
 }
 
 }  // namespace orrery

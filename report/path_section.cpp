@@ -14,9 +14,9 @@ Seconds seconds(std::int64_t picoseconds) { return Seconds::of(static_cast<doubl
 
 }  // namespace
 
-PageSection path_section(const ReportedPlan& p, const std::string& id) {
+PageSection path_section(const ReportedPlan& p) {
   if (!p.step.critical_path || p.step.critical_path->steps.empty()) {
-    return {id, "Critical path", paragraph("It is not known.")};
+    return {"path", "Critical path", paragraph("It is not known.")};
   }
   const CriticalPath& path = *p.step.critical_path;
   const std::int64_t step = std::max<std::int64_t>(1, path.steps.back().end);
@@ -46,7 +46,7 @@ PageSection path_section(const ReportedPlan& p, const std::string& id) {
     where.push_back({fmt::format("{}", stage), short_text(seconds(time)), share(time)});
   }
   body += folded("Where the path lies", html_table({"stage", "time on the path", "of the step"}, where));
-  return {id, "Critical path", body};
+  return {"path", "Critical path", body};
 }
 
 }  // namespace orrery

@@ -5,7 +5,7 @@
 
 namespace orrery {
 
-PageSection plan_section(const ReportedPlan& p, const std::string& id) {
+PageSection plan_section(const ReportedPlan& p) {
   std::string body = "<h3>Plan file</h3>\n" + listing(p.plan_file);
   if (!p.resolved.empty()) {
     std::vector<std::vector<std::string>> rows;
@@ -18,10 +18,10 @@ PageSection plan_section(const ReportedPlan& p, const std::string& id) {
                                : folded(fmt::format("{} (orrery export --to {})", l.title, l.name), listing(l.text));
   }
   if (!launches.empty()) body += "<h3>Launches</h3>\n" + launches;
-  return {id, "Plan", body};
+  return {"plan", "Plan", body};
 }
 
-PageSection provenance_section(const ReportedPlan& p, const std::string& id) {
+PageSection provenance_section(const ReportedPlan& p) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& [what, whence] : p.provenance) rows.push_back({what, whence});
   std::string body = html_table({"what", "<from"}, rows);
@@ -30,25 +30,25 @@ PageSection provenance_section(const ReportedPlan& p, const std::string& id) {
     for (const std::string& a : p.report.assumptions) body += fmt::format("<li>{}</li>\n", marked_up(a));
     body += "</ul>\n";
   }
-  return {id, "Where the numbers come from", body};
+  return {"provenance", "Where the numbers come from", body};
 }
 
 std::string plan_page(const std::vector<ReportedPlan>& plans) {
   const ReportedPlan& first = plans.front();
-  std::vector<PageSection> sections = {verdict_section(first, "verdict")};
-  if (plans.size() > 1) sections.push_back(comparison_section(plans, "comparison"));
-  sections.push_back(figures_section(first, "figures"));
-  sections.push_back(memory_section(first, "memory"));
-  sections.push_back(timeline_section(first, "timeline"));
-  sections.push_back(traffic_section(first, "communication"));
-  sections.push_back(path_section(first, "path"));
-  sections.push_back(plan_section(first, "plan"));
-  sections.push_back(provenance_section(first, "provenance"));
+  std::vector<PageSection> sections = {verdict_section(first)};
+  if (plans.size() > 1) sections.push_back(comparison_section(plans));
+  sections.push_back(figures_section(first));
+  sections.push_back(memory_section(first));
+  sections.push_back(timeline_section(first));
+  sections.push_back(traffic_section(first));
+  sections.push_back(path_section(first));
+  sections.push_back(plan_section(first));
+  sections.push_back(provenance_section(first));
   for (std::size_t i = 1; i < plans.size(); ++i) {
-    std::string body = verdict_section(plans[i], "").body;
-    body += folded("Memory by stage", memory_section(plans[i], "").body);
-    body += folded("Critical path", path_section(plans[i], "").body);
-    body += folded("Plan and launches", plan_section(plans[i], "").body);
+    std::string body = verdict_section(plans[i]).body;
+    body += folded("Memory by stage", memory_section(plans[i]).body);
+    body += folded("Critical path", path_section(plans[i]).body);
+    body += folded("Plan and launches", plan_section(plans[i]).body);
     sections.push_back({fmt::format("plan-{}", i + 1), plans[i].run.plan.name, body});
   }
   return html_page(first.run.plan.name.empty() ? "plan" : first.run.plan.name, sections);

@@ -16,8 +16,8 @@ namespace orrery {
 
 /// Operations of one kind, shape and price.
 struct ReportedPrice {
-  std::string kind, what;  ///< "gemm", and its shape
-  double runs = 0.0;       ///< in a step, mean over ranks
+  std::string what;   ///< with its shape
+  double runs = 0.0;  ///< in a step, mean over ranks
   DerivedNumber price;
 };
 

@@ -11,9 +11,8 @@
 namespace orrery {
 namespace {
 
-/// By BarKind: the variable of the style that has its colour.
-constexpr const char* colours[] = {"--c1", "--c3", "--c5", "--c2", "--c6", "--c4", "--c7"};
-constexpr const char* keys[] = {"k1", "k3", "k5", "k2", "k6", "k4", "k7"};
+/// By BarKind: the number of its colour in the style, whose variable is --c1 and whose class is k1.
+constexpr int colours[] = {1, 3, 5, 2, 6, 4, 7};
 constexpr std::size_t kinds = std::size(colours);
 
 /// Text in quotes inside a script element: nothing in it can end the element.
@@ -32,7 +31,7 @@ std::string script_text(std::string_view text) {
 
 }  // namespace
 
-PageSection timeline_section(const ReportedPlan& p, const std::string& id) {
+PageSection timeline_section(const ReportedPlan& p) {
   const std::vector<TimelineRow> rows = folded_timeline(p.program, p.step.trace);
   auto step = std::max<std::int64_t>(1, static_cast<std::int64_t>(p.step.report.step_time.base() * 1e12 + 0.5));
   for (const TimelineRow& row : rows) {
@@ -45,8 +44,8 @@ PageSection timeline_section(const ReportedPlan& p, const std::string& id) {
   std::string legend = "<div class=\"key\">\n";
   for (std::size_t k = 0; k < kinds; ++k) {
     const std::string_view name = name_of(static_cast<BarKind>(k));
-    data += fmt::format("{}[{},\"{}\"]", k == 0 ? "" : ",", script_text(name), colours[k]);
-    legend += fmt::format("<span><i class=\"{}\"></i>{}</span>\n", keys[k], marked_up(name));
+    data += fmt::format("{}[{},\"--c{}\"]", k == 0 ? "" : ",", script_text(name), colours[k]);
+    legend += fmt::format("<span><i class=\"k{}\"></i>{}</span>\n", colours[k], marked_up(name));
   }
   legend += "</div>\n";
   data += "],\"rows\":[";
@@ -85,7 +84,7 @@ PageSection timeline_section(const ReportedPlan& p, const std::string& id) {
   }
   body += folded("Compute, waiting and bubble of each stage",
                  html_table({"stage", "compute", "waiting for collectives", "bubble"}, table));
-  return {id, "Timeline", body};
+  return {"timeline", "Timeline", body};
 }
 
 }  // namespace orrery

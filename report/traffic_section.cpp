@@ -67,9 +67,9 @@ std::string drawing(const TrafficMatrix& m) {
 
 }  // namespace
 
-PageSection traffic_section(const ReportedPlan& p, const std::string& id) {
+PageSection traffic_section(const ReportedPlan& p) {
   const std::vector<GroupTraffic> groups = group_traffic(p.program);
-  if (groups.empty()) return {id, "Communication", paragraph("One rank sends nothing.")};
+  if (groups.empty()) return {"communication", "Communication", paragraph("One rank sends nothing.")};
   std::vector<std::vector<std::string>> rows;
   for (const GroupTraffic& g : groups) {
     rows.push_back(
@@ -78,7 +78,7 @@ PageSection traffic_section(const ReportedPlan& p, const std::string& id) {
   }
   std::string body = drawing(traffic_matrix(p.program));
   body += "<h3>By kind</h3>\n" + html_table({"operation", "operations of all ranks", "bytes sent", "of all"}, rows);
-  return {id, "Communication", body};
+  return {"communication", "Communication", body};
 }
 
 }  // namespace orrery

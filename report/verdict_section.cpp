@@ -15,7 +15,7 @@ std::string card(const std::string& value, const std::string& name, const std::s
 
 }  // namespace
 
-PageSection verdict_section(const ReportedPlan& p, const std::string& id) {
+PageSection verdict_section(const ReportedPlan& p) {
   const Report& r = p.report;
   const Workload& w = p.run.workload;
   std::string body =
@@ -31,16 +31,15 @@ PageSection verdict_section(const ReportedPlan& p, const std::string& id) {
     body += card(fmt::format("{:.1f} %", 100.0 * p.faster * r.model_flops_utilization), "MFU",
                  fmt::format("hardware {:.1f} %", 100.0 * p.faster * r.hardware_flops_utilization));
   }
-  const std::uint64_t held = r.peak_memory_process_bytes.value_or(r.peak_memory_bytes);
   body +=
-      card(short_text(Bytes::of(static_cast<double>(held))), "fullest device",
+      card(short_text(Bytes::of(static_cast<double>(held(r)))), "fullest device",
            r.memory_capacity_bytes ? "of " + short_text(Bytes::of(static_cast<double>(*r.memory_capacity_bytes))) : "");
   if (r.cost_per_step) {
     body += card(fmt::format("{:.4g} {}", *r.cost_per_step / p.faster, r.cost_currency), "cost per step");
   }
   body += card(fmt::format("{:.1f} %", 100.0 * r.bubble_fraction), "bubble");
   body += "</div>\n" + paragraph(p.description, "soft");
-  return {id, "Verdict", body};
+  return {"verdict", "Verdict", body};
 }
 
 }  // namespace orrery

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/base/pareto_front.hpp"
 #include "core/base/units_text.hpp"
 
 namespace orrery {
@@ -28,7 +29,7 @@ constexpr std::array measures = {
         [](const Figures& f, const WholeRun&) -> Value { return f.mfu > 0.0 ? Value(100.0 * f.mfu) : Value(); }},
     SweepMeasure{"memory", "memory of the fullest device, GiB", false, false,
                  [](const Figures& f, const WholeRun&) -> Value {
-                   return static_cast<double>(f.memory_bytes) / (1024.0 * 1024.0 * 1024.0);
+                   return Bytes::of(static_cast<double>(f.memory_bytes)).in(gibibyte);
                  }},
     SweepMeasure{"gpus", "GPUs", false, false,
                  [](const Figures& f, const WholeRun&) -> Value { return static_cast<double>(f.gpus); }},
@@ -75,29 +76,20 @@ std::string measure_text(double figure) {
 
 std::vector<std::size_t> pareto_front(const std::vector<SweptPoint>& points,
                                       const std::vector<const SweepMeasure*>& asked, const WholeRun& run) {
-  struct Candidate {
-    std::vector<double> losses;
-    std::size_t place;
-  };
-  std::vector<Candidate> candidates;
+  std::vector<std::vector<double>> figures;
+  std::vector<std::size_t> places;
   for (std::size_t i = 0; i < points.size(); ++i) {
     std::vector<double> l = losses(points[i], asked, run);
-    if (!l.empty()) candidates.push_back({std::move(l), i});
+    if (l.empty()) continue;
+    figures.push_back(std::move(l));
+    places.push_back(i);
   }
-  // Whatever betters a candidate stands before it, and so does an equal one with a smaller place.
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return a.losses != b.losses ? a.losses < b.losses : a.place < b.place;
-  });
-  std::vector<const Candidate*> front;
-  for (const Candidate& c : candidates) {
-    const bool bettered = std::any_of(front.begin(), front.end(), [&](const Candidate* f) {
-      return std::equal(f->losses.begin(), f->losses.end(), c.losses.begin(), std::less_equal<>());
-    });
-    if (!bettered) front.push_back(&c);
-  }
-  std::vector<std::size_t> out;
-  for (const Candidate* c : front) out.push_back(c->place);
-  return out;
+  std::vector<std::size_t> front = pareto_front(figures);
+  std::stable_sort(front.begin(), front.end(), [&](std::size_t a, std::size_t b) { return figures[a] < figures[b]; });
+  const auto equal = [&](std::size_t a, std::size_t b) { return figures[a] == figures[b]; };
+  front.erase(std::unique(front.begin(), front.end(), equal), front.end());
+  for (std::size_t& at : front) at = places[at];
+  return front;
 }
 
 }  // namespace orrery

@@ -29,9 +29,9 @@ struct SweepMeasure {
 /// A figure as a person reads it: four digits, with k, M, G behind large ones.
 [[nodiscard]] std::string measure_text(double figure);
 
-/// Places in `points` of those that no other found point betters: none is at least as good in all measures and better
-/// in one (a Pareto front). Of equal points the first is taken. In the order of the first measure, best first. Points
-/// without one of the figures are left out.
+/// The Pareto front, as places in `points`: the points that no other found point betters, which is at least as good in
+/// all measures and better in one. The first of equal points is taken. The order is that of the first measure, best
+/// first. Points without one of the figures are left out.
 [[nodiscard]] std::vector<std::size_t> pareto_front(const std::vector<SweptPoint>& points,
                                                     const std::vector<const SweepMeasure*>&, const WholeRun&);
 

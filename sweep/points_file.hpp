@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,8 +13,8 @@
 namespace orrery {
 
 // A file of points: JSON, a line for the sweep and a line for each point that has been computed. While a sweep goes on
-// points stand in the order in which they ended; a whole file has them in the sweep's order, so that the same sweep
-// gives the same bytes whatever number of processes computed it.
+// points stand in the order in which they ended; a whole file has them in the sweep's order, so the same sweep gives
+// the same bytes with any number of processes.
 
 /// What a file of points is about: its first line.
 struct SweepHeader {
@@ -34,6 +33,8 @@ struct SweepRecord {
 };
 
 inline constexpr std::uint64_t points_schema = 1;
+/// A larger file is not read.
+inline constexpr std::size_t most_points_bytes = std::size_t{1} << 32;
 
 /// One line each, with its newline.
 [[nodiscard]] std::string header_line(const SweepHeader&);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t most_charts = 24;
 
-/// Whether all values of a key that are set are numbers.
+/// Whether a key has a number at every point.
 bool is_numeric(const SweepPoints& points, std::size_t key) {
   return std::all_of(points.rows.begin(), points.rows.end(),
                      [&](const auto& row) { return number_of(points.keys[key], row[key]).has_value(); });

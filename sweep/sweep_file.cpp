@@ -41,6 +41,8 @@ class Reader {
     for (const TomlNode::Entry& entry : table) {
       if (entry.key == "case") {
         cases(entry.value, into);
+      } else if (entry.key == "all" && !std::holds_alternative<bool>(entry.value.value)) {
+        refuse(entry.value, "file.type", "all is true or false");
       } else if (entry.key == "name") {
         setting(entry, into.name);
       } else if (std::find(settings.begin(), settings.end(), entry.key) != settings.end()) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -22,7 +21,7 @@ namespace orrery {
 ///     sequence = ["8k", "32k"]
 ///     batch = "64..512"
 ///
-///     [[sweep.case]]     # in place of the one grid: a grid for each case, with the keys above but for its own
+///     [[sweep.case]]     # a grid for each case, in place of the one above: its own keys replace those of [sweep]
 ///     gpus = 64
 ///     batch = 1024
 ///

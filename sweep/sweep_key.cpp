@@ -15,8 +15,6 @@ namespace {
 constexpr std::array<std::string_view, 3> settings = {"model", "cluster", "for"};
 constexpr std::size_t most_values = 10'000;  ///< of one key
 
-bool is_swept(const Dimension& d) { return is_turned(d); }
-
 /// A whole number, with k or M behind it for powers of 1024.
 std::optional<std::uint64_t> whole(std::string_view text) {
   std::uint64_t scale = 1;
@@ -105,7 +103,7 @@ std::optional<SweepKey> sweep_key_named(std::string_view name) {
     if (s == name) return SweepKey{std::string(s), nullptr};
   }
   for (const Dimension& d : dimensions()) {
-    if (is_swept(d) && is_called(d, name)) return SweepKey{std::string(d.key), &d};
+    if (is_turned(d) && is_called(d, name)) return SweepKey{std::string(d.key), &d};
   }
   return std::nullopt;
 }
@@ -113,7 +111,7 @@ std::optional<SweepKey> sweep_key_named(std::string_view name) {
 std::vector<std::string> nearest_sweep_keys(const std::string& name) {
   std::vector<std::string> known(settings.begin(), settings.end());
   for (const Dimension& d : dimensions()) {
-    if (!is_swept(d)) continue;
+    if (!is_turned(d)) continue;
     known.emplace_back(d.word());
     known.insert(known.end(), d.aliases.begin(), d.aliases.end());
   }

@@ -25,7 +25,7 @@ SweptPoint::Figures figures_of(const Report& report, Seconds step, std::uint64_t
   f.tokens_per_s = faster * report.tokens_per_s;
   f.tokens_per_step = static_cast<double>(tokens_per_step);
   f.mfu = faster * report.model_flops_utilization;
-  f.memory_bytes = report.peak_memory_process_bytes.value_or(report.peak_memory_bytes);
+  f.memory_bytes = held(report);
   f.memory_capacity_bytes = report.memory_capacity_bytes;
   if (report.cost_per_step) f.cost_per_step = *report.cost_per_step / faster;
   f.currency = report.cost_currency;

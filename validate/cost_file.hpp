@@ -69,13 +69,14 @@ struct CostFile {
 [[nodiscard]] bool applies(const CostFile&, const CostLabels&);
 /// The costs of a run: factors multiplied and terms added over every key that matches it.
 [[nodiscard]] SoftwareCosts costs_of(const std::vector<CostFile>&, const CostLabels&);
-/// The errors of the matching key with the fewest runs, at least seven; otherwise those of the key for all. Where the
-/// kind of model is known, those of its runs count as a narrower key, and where the fit has seen its architecture and
-/// size, the errors are those of such models.
+/// What is known of a model whose prediction's errors are asked for.
 struct ModelKnown {
   bool mixture = false;
   std::string architecture;
 };
+/// The errors of the matching key with the fewest runs, at least seven; otherwise those of the key for all. Where the
+/// kind of model is known, those of its runs count as a narrower key, and where the fit has seen its architecture and
+/// size, the errors are those of such models.
 [[nodiscard]] HeldOutErrors errors_of(const std::vector<CostFile>&, const CostLabels&,
                                       const std::optional<ModelKnown>& = std::nullopt);
 

@@ -31,7 +31,7 @@ void append(std::vector<std::string_view>& to, const Row& labels) {
   }
 }
 
-/// Recipes of products in fewer than sixteen bits, by the key of their casts; empty: none.
+/// `recipe`: the key of the casts of products in fewer than sixteen bits; empty: none.
 CostLabels labels(const TrainingProgram* program, std::string_view calibration, std::string_view recipe) {
   CostLabels out;
   out.devices = device_labels(calibration);

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "core/base/counted.hpp"
+#include "core/base/csv.hpp"
 #include "core/base/nearest.hpp"
-#include "validate/csv.hpp"
 
 namespace orrery {
 
@@ -33,7 +33,7 @@ struct CsvColumn {
 /// Tables whose first row names every column once, in any order, and whose other rows have as many cells. Numbers are
 /// positive; an empty cell means that the figure is not published. Every row has an id, and no two the same.
 ///
-/// Codes, with line and column: runs.quote  runs.column  runs.cells  runs.number  runs.id  runs.empty
+/// Codes, with line and column: csv.quote  runs.column  runs.cells  runs.number  runs.id  runs.empty
 template <class Row>
 class CsvTable {
  public:
@@ -78,12 +78,7 @@ class CsvTable {
   }
 
  private:
-  static std::string cell_text(const std::string& text) {
-    if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-    std::string out = "\"";
-    for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-    return out + "\"";
-  }
+  static std::string cell_text(const std::string& text) { return csv_cell(text); }
   template <class T>
   static std::string cell_text(const std::optional<T>& value) {
     return value ? fmt::to_string(*value) : "";

@@ -18,7 +18,7 @@ constexpr StateLayout contiguous = StateLayout::contiguous;
 /// By FrameworkRule.
 //  name                attention dropout f32    overlap states vocabulary zero sp
 //  (recompute, context, weight gradients, cross-entropy, product libraries, expandable segments, states, interleaves)
-constexpr std::array<ProgramHabits, 18> frameworks = {{
+constexpr std::array<ProgramHabits, 18> all_habits = {{
     {"Megatron-LM", unfused, 0.1, false, false, false, 51200, 0, false},
     {"Megatron-LM Core", flash, 0.1, true, true, true, 128256, 1, true, false, ring, placeholders, plain, 2, false,
      contiguous},
@@ -67,13 +67,13 @@ constexpr std::array<ProgramHabits, 18> frameworks = {{
      .sequence_parallel = true,
      .memory_known = false},
 }};
-static_assert(frameworks.size() == static_cast<std::size_t>(FrameworkRule::nanotron) + 1);
+static_assert(all_habits.size() == static_cast<std::size_t>(FrameworkRule::nanotron) + 1);
 
 }  // namespace
 
 const ProgramHabits* habits_of(const MeasuredRun& run) {
   const std::optional<FrameworkCell> cell = read_framework(run.framework);
-  return cell ? &frameworks[static_cast<std::size_t>(cell->rule)] : nullptr;
+  return cell ? &all_habits[static_cast<std::size_t>(cell->rule)] : nullptr;
 }
 
 FrameworkMemory memory_of(const MeasuredRun& run, const ProgramHabits& framework, Bytes workspace) {

@@ -14,7 +14,7 @@ namespace orrery {
 /// whose other rows have as many cells. Numbers are positive; an empty cell means that the figure is not published.
 /// Every row has an id, and no two the same.
 ///
-/// Codes, with line and column: runs.quote  runs.column  runs.cells
+/// Codes, with line and column: csv.quote  runs.column  runs.cells
 /// runs.number  runs.id  runs.empty; file.* of the file itself
 [[nodiscard]] std::optional<std::vector<MeasuredRun>> read_runs(const std::filesystem::path&, Diagnostics&);
 [[nodiscard]] std::optional<std::vector<MeasuredRun>> parse_runs(std::string text, std::string name, Diagnostics&);

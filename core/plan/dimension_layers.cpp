@@ -97,9 +97,9 @@ bool folds_experts(const PlannedRun& run) {
 std::vector<std::uint64_t> expert_foldings(const PlannedRun& run) {
   std::vector<std::uint64_t> out = numbers(0, static_cast<std::uint64_t>(ExpertFolding::context_and_tensor));
   std::erase_if(out, [&](std::uint64_t value) {
-    const bool context = (value & 1U) != 0, tensor = (value & 2U) != 0;
-    return (context && run.plan.mesh.size(Axis::context) == 1) ||
-           (tensor && (run.plan.mesh.size(Axis::tensor) == 1 || !run.plan.sequence_parallel));
+    const auto folding = static_cast<ExpertFolding>(value);
+    return (folds(folding, Axis::context) && run.plan.mesh.size(Axis::context) == 1) ||
+           (folds(folding, Axis::tensor) && (run.plan.mesh.size(Axis::tensor) == 1 || !run.plan.sequence_parallel));
   });
   return out;
 }

@@ -138,7 +138,7 @@ SearchLimits both(SearchLimits a, const SearchLimits& b) {
   return a;
 }
 
-SearchLimits basic_limits() {
+SearchLimits plainest_limits() {
   const auto number = [](auto choice) { return static_cast<std::uint64_t>(choice); };
   return {{{"mesh.replica", {1}},
            {"mesh.context", {1}},

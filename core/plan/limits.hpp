@@ -63,9 +63,9 @@ struct SearchLimits {
 /// Whether a search turns the dimension: it belongs to the plan, and a person can turn it.
 [[nodiscard]] bool is_searched(const Dimension&);
 
-/// The axes pipeline, data, tensor in 1D and expert, ZeRO 0 and 1, GPipe and 1F1B, each layer recomputed or none, and
-/// all on the device.
-[[nodiscard]] SearchLimits basic_limits();
+/// The plainest plans: the axes pipeline, data, tensor in 1D and expert, ZeRO 0 and 1, GPipe and 1F1B, each layer
+/// recomputed or none, and all on the device.
+[[nodiscard]] SearchLimits plainest_limits();
 
 /// Reads "tensor=8 pp=2 zero=0,1 schedule=1f1b,zb-v context=off": keys of plan files by their last word or an alias,
 /// each with the values that are allowed, in the words of plan files.  `off` is an axis of size 1, and elsewhere the

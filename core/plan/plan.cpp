@@ -16,14 +16,10 @@ AxisList shard_axes_of(const Plan& plan) {
 }
 
 AxisList expert_axes(const Plan& plan) {
-  const ExpertFolding folding = plan.expert_folding;
   AxisList axes{Axis::expert};
-  const auto add = [&](Axis axis, ExpertFolding alone) {
-    const bool folded = folding == alone || folding == ExpertFolding::context_and_tensor;
-    if (folded && plan.mesh.size(axis) > 1) axes.axis[axes.count++] = axis;
-  };
-  add(Axis::context, ExpertFolding::context);
-  add(Axis::tensor, ExpertFolding::tensor);
+  for (const Axis axis : {Axis::context, Axis::tensor}) {
+    if (folds(plan.expert_folding, axis) && plan.mesh.size(axis) > 1) axes.axis[axes.count++] = axis;
+  }
   return axes;
 }
 

@@ -53,6 +53,17 @@ enum class ContextAlgorithm : std::uint8_t { all_gather, ulysses, ring, ring_sel
 /// (context) or slices of them (tensor): Megatron's folding, with an expert-tensor size of 1 where tensor is among
 /// them.
 enum class ExpertFolding : std::uint8_t { none, context, tensor, context_and_tensor };
+/// The folding over these axes.
+[[nodiscard]] constexpr ExpertFolding folding_over(bool context, bool tensor) {
+  if (context) return tensor ? ExpertFolding::context_and_tensor : ExpertFolding::context;
+  return tensor ? ExpertFolding::tensor : ExpertFolding::none;
+}
+/// Whether the folding is over the axis.
+[[nodiscard]] constexpr bool folds(ExpertFolding folding, Axis axis) {
+  const bool both = folding == ExpertFolding::context_and_tensor;
+  if (axis == Axis::context) return both || folding == ExpertFolding::context;
+  return axis == Axis::tensor && (both || folding == ExpertFolding::tensor);
+}
 enum class Recompute : std::uint8_t { none, selective, full };
 /// Where offloaded data waits between uses: in host memory, or on disk, from which it passes through host memory.
 enum class OffloadTier : std::uint8_t { host, disk };

@@ -23,7 +23,7 @@ constexpr std::size_t sets = 1U << std::size(combined);
 constexpr std::size_t several = axis_set_count - 1;
 static_assert(sets + std::size(alone) == several);
 
-/// Whatever other axes cut experts too.
+/// The set of the expert axis, with or without other axes that cut experts.
 constexpr std::size_t axis_set_of_experts =
     sets + static_cast<std::size_t>(std::find(std::begin(alone), std::end(alone), Axis::expert) - std::begin(alone));
 
@@ -72,6 +72,13 @@ bool is_timed(const Op& op) {
 
 bool is_communication(Operation operation) {
   return index(operation) >= first_collective && index(operation) <= exchange_number;
+}
+
+bool is_communication(std::string_view name) {
+  for (std::size_t i = first_collective; i <= exchange_number; ++i) {
+    if (name == name_of(static_cast<Operation>(i))) return true;
+  }
+  return false;
 }
 
 std::string name_of(Operation operation) {

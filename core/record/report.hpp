@@ -119,6 +119,13 @@ struct Report {
   friend bool operator==(const Report&, const Report&) = default;
 };
 
+/// Bytes that the fullest device holds: of its process where that is known, otherwise of tensors alone.
+[[nodiscard]] inline std::uint64_t held(const Report& r) {
+  return r.peak_memory_process_bytes.value_or(r.peak_memory_bytes);
+}
+/// The same of one stage.
+[[nodiscard]] inline std::uint64_t held(const StageMemory& m) { return m.process.value_or(m.peak); }
+
 /// Compute-lane wait on collectives, mean over ranks: with compute and bubble it fills the step.
 [[nodiscard]] inline Seconds exposed_collectives(const Report& r) {
   return r.exposed_communication - r.exposed_exchange;

@@ -5,20 +5,11 @@
 #include <charconv>
 #include <cmath>
 #include <map>
-#include <sstream>
+
+#include "core/base/csv.hpp"
 
 namespace orrery {
 namespace {
-
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> out;
-  std::istringstream in(line);
-  for (std::string cell; std::getline(in, cell, ',');) {
-    if (!cell.empty() && cell.back() == '\r') cell.pop_back();
-    out.push_back(cell);
-  }
-  return out;
-}
 
 std::optional<double> number_of(const std::string& cell) {
   double value = 0.0;
@@ -49,12 +40,11 @@ std::optional<BatchCurve> parse_batch_curve(const std::string& text, const std::
                                             Diagnostics& d) {
   constexpr const char* wanted[] = {"progress", "grad_sqr", "grad_var"};
   const Origin origin{file, text, {}};
-  std::istringstream lines(text);
-  std::string line;
-  std::getline(lines, line);
+  const std::size_t mistakes = d.size();
+  const std::vector<CsvRow> table = read_csv(origin, d);
+  if (d.size() != mistakes) return std::nullopt;
   std::map<std::string, std::size_t> columns;
-  const std::vector<std::string> head = cells_of(line);
-  for (std::size_t i = 0; i < head.size(); ++i) columns[head[i]] = i;
+  for (std::size_t i = 0; !table.empty() && i < table[0].size(); ++i) columns[table[0][i].text] = i;
   for (const char* column : wanted) {
     if (columns.contains(column)) continue;
     d.error_at(origin, {1, 1}, "batch.curve", fmt::format("the table has no column {}", column),
@@ -63,13 +53,12 @@ std::optional<BatchCurve> parse_batch_curve(const std::string& text, const std::
   }
   BatchCurve curve;
   curve.base_batch = base_batch;
-  for (std::uint32_t number = 2; std::getline(lines, line); ++number) {
-    if (line.empty() || line == "\r") continue;
-    const std::vector<std::string> cells = cells_of(line);
+  for (std::size_t n = 1; n < table.size(); ++n) {
+    const CsvRow& cells = table[n];
     std::optional<double> values[3];
     for (std::size_t i = 0; i < 3; ++i) {
       const std::size_t at = columns[wanted[i]];
-      if (at < cells.size()) values[i] = number_of(cells[at]);
+      if (at < cells.size()) values[i] = number_of(cells[at].text);
     }
     const double before = curve.rows.empty() ? 0.0 : curve.rows.back().progress;
     constexpr double most = 1e15;
@@ -77,7 +66,7 @@ std::optional<BatchCurve> parse_batch_curve(const std::string& text, const std::
                       *values[1] > 0.0 && *values[2] >= 0.0 && base_batch * *values[2] / *values[1] <= most;
     if (!good) {
       d.error_at(
-          origin, {number, 1}, "batch.curve", "this row of the curve cannot be used",
+          origin, cells[0].at, "batch.curve", "this row of the curve cannot be used",
           {fmt::format(
               "Progress ascends from {:g}, grad_sqr is above 0, grad_var at least 0; a noise scale is at most 1e15.",
               before)});

@@ -45,7 +45,7 @@ struct BatchCurve {
 
 /// Reads a table with the columns progress, grad_sqr and grad_var (others are not looked at): squared norm and variance
 /// of the gradient of the base batch, which give its noise scale, B0 grad_var / grad_sqr.
-/// Code: batch.curve
+/// Codes: batch.curve  csv.quote
 [[nodiscard]] std::optional<BatchCurve> parse_batch_curve(const std::string& text, const std::string& file,
                                                           double base_batch, Diagnostics&);
 

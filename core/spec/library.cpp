@@ -77,6 +77,7 @@ std::vector<std::string> Library::clusters() const { return names("cluster"); }
 std::vector<std::string> Library::devices() const { return names("device"); }
 std::vector<std::string> Library::plans() const { return names("plan"); }
 std::vector<std::string> Library::fabrics() const { return names("fabric"); }
+std::vector<std::string> Library::reliabilities() const { return names("reliability"); }
 
 std::filesystem::path Library::calibration(const std::string& name) const {
   return data_ / "calibration" / (name + ".toml");

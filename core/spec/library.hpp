@@ -55,6 +55,7 @@ class Library {
   [[nodiscard]] std::vector<std::string> devices() const;
   [[nodiscard]] std::vector<std::string> plans() const;  ///< example plans
   [[nodiscard]] std::vector<std::string> fabrics() const;
+  [[nodiscard]] std::vector<std::string> reliabilities() const;
 
   /// Path of a shipped calibration or example plan; the file need not exist.
   [[nodiscard]] std::filesystem::path calibration(const std::string& name) const;

@@ -9,7 +9,6 @@
 namespace orrery {
 namespace {
 
-const std::vector<std::string_view> basis_words{"read", "derived", "unverified", "assumed"};
 constexpr Limits<double> watts{0.0, 1e6, true};
 constexpr std::size_t most_rows = 1000;
 
@@ -21,7 +20,7 @@ bool read_figure(TomlTable& row, const std::string& key, const std::string& stem
   const std::string basis = row.has(stem + "_basis") ? stem + "_basis" : "basis";
   if (!row.read(key, f.value, limits, need)) return false;
   row.read(source, f.source);
-  if (row.has(basis)) row.read_enum(basis, basis_words, f.basis);
+  if (row.has(basis)) row.read_enum(basis, figure_basis_names(), f.basis);
   into = std::move(f);
   return true;
 }

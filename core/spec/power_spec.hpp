@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/spec/library.hpp"
-#include "core/spec/reliability_spec.hpp"
+#include "core/spec/sourced_figure.hpp"
 
 namespace orrery {
 
@@ -20,7 +20,7 @@ struct DevicePower {
 
 /// Energy of data that moves over a kind of link, both ends included.
 struct LinkEnergy {
-  std::string link;  ///< "nvlink", "infiniband", "host", "memory"
+  std::string link;  ///< "memory", "nvlink", "host", "network"
   SourcedFigure<double> pj_per_byte;
   friend bool operator==(const LinkEnergy&, const LinkEnergy&) = default;
 };

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "core/base/nearest.hpp"
 #include "core/base/toml_writer.hpp"
@@ -14,35 +13,6 @@ namespace orrery {
 namespace {
 
 constexpr std::size_t most_groups = 16;
-const std::vector<std::string_view> basis_names{"read", "derived", "unverified", "assumed"};
-
-/// A rate of zero says that nothing ever fails, which no machine keeps: such a figure is left out.
-constexpr Limits<double> rate_limits{0.0, 1e9, true};
-constexpr Limits<Seconds> time_limits{Seconds::of(0.0), Seconds::of(1e9)};
-constexpr Limits<Bandwidth> storage_limits{Bandwidth::of(1.0), Bandwidth::of(1e18)};
-
-/// Calls `visit(key, member, limits)` for every figure, in the order of files.
-template <class Spec, class Visit>
-void for_each_figure(Spec& r, Visit&& visit) {
-  visit("node_failures_per_1000_node_days", r.node_failures_per_1000_node_days, rate_limits);
-  visit("job_failures_per_day", r.job_failures_per_day, rate_limits);
-  visit("planned_stops_per_day", r.planned_stops_per_day, rate_limits);
-  visit("planned_stops_per_1000_node_days", r.planned_stops_per_1000_node_days, rate_limits);
-  visit("failure_shape", r.failure_shape, Limits<double>{0.1, 10.0});
-  visit("slow_nodes_per_1000_node_days", r.slow_nodes_per_1000_node_days, rate_limits);
-  visit("slow_factor", r.slow_factor, Limits<double>{1.0, 1000.0, true});
-  visit("slow_until_found", r.slow_until_found, time_limits);
-  visit("detect", r.detect, time_limits);
-  visit("queue", r.queue, time_limits);
-  visit("restart", r.restart, time_limits);
-  visit("repair", r.repair, time_limits);
-  visit("planned_stop", r.planned_stop, time_limits);
-  visit("storage_rate_per_node", r.storage_rate_per_node, storage_limits);
-  visit("storage_rate_total", r.storage_rate_total, storage_limits);
-  visit("spare_nodes", r.spare_nodes, Limits<std::uint32_t>{0U, 1'000'000U});
-  visit("host_copies", r.host_copies, Limits<std::uint32_t>{1U, 64U});
-}
-
 /// Every figure of three belongs to slow nodes, and they mean nothing alone.
 void check_slow_nodes(TomlTable& t, const ReliabilitySpec& r) {
   const int given = int{r.slow_nodes_per_1000_node_days.has_value()} + int{r.slow_factor.has_value()} +
@@ -65,17 +35,6 @@ std::optional<ReliabilitySpec> whole(std::optional<TomlTable> root) {
   return root->diagnostics().size() == before ? r : std::nullopt;
 }
 
-std::vector<std::string> shipped(const Library& library) {
-  std::vector<std::string> out;
-  std::error_code failure;
-  for (std::filesystem::directory_iterator at(library.directory() / "reliability", failure), end; !failure && at != end;
-       at.increment(failure)) {
-    if (at->path().extension() == ".toml") out.push_back(at->path().stem().string());
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 std::string text_of_figure(double v) { return fmt::format("{}", v); }
 std::string text_of_figure(std::uint32_t v) { return fmt::format("{}", v); }
 template <class Q>
@@ -84,8 +43,6 @@ std::string text_of_figure(Q v) {
 }
 
 }  // namespace
-
-std::string_view name_of(FigureBasis b) { return basis_names[static_cast<std::size_t>(b)]; }
 
 std::optional<ReliabilitySpec> read_reliability(TomlTable& t) {
   const std::size_t before = t.diagnostics().size();
@@ -101,7 +58,7 @@ std::optional<ReliabilitySpec> read_reliability(TomlTable& t) {
     if (!t.has(key)) return;
     const bool good = t.read(key, read.value, limits, Need::optional);
     if (sources) sources->read(key, read.source, Need::optional);
-    if (bases && bases->has(key)) bases->read_enum(key, basis_names, read.basis);
+    if (bases && bases->has(key)) bases->read_enum(key, figure_basis_names(), read.basis);
     if (!good) return;
     if (read.source.empty()) {
       t.error(key, "reliability.source", fmt::format("{} has no source", key),
@@ -114,9 +71,9 @@ std::optional<ReliabilitySpec> read_reliability(TomlTable& t) {
     SourcedFigure<double>& events = g.events_per_1000_group_days;
     row.read("name", g.name, Need::required, 200);
     row.read("nodes", g.nodes, {1U, 1'000'000U});
-    row.read("events_per_1000_group_days", events.value, rate_limits);
+    row.read("events_per_1000_group_days", events.value, failure_rate_limits);
     row.read("source", events.source);
-    if (row.has("basis")) row.read_enum("basis", basis_names, events.basis);
+    if (row.has("basis")) row.read_enum("basis", figure_basis_names(), events.basis);
     row.finish();
     r.groups.push_back(std::move(g));
   }
@@ -135,7 +92,7 @@ std::optional<ReliabilitySpec> parse_reliability(std::string text, std::string n
 std::optional<ReliabilitySpec> find_reliability(const Library& library, const std::string& reference,
                                                 const std::filesystem::path& relative_to, Diagnostics& d) {
   if (is_path(reference)) return whole(open_toml(relative_to / reference, d));
-  const std::vector<std::string> known = shipped(library);
+  const std::vector<std::string> known = library.reliabilities();
   if (std::binary_search(known.begin(), known.end(), reference)) {
     return whole(open_toml(library.directory() / "reliability" / (reference + ".toml"), d));
   }

@@ -3,33 +3,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
 #include "core/base/units.hpp"
+#include "core/spec/sourced_figure.hpp"
 
 namespace orrery {
-
-/// How far a figure of a file is known. It is printed wherever the figure is.
-enum class FigureBasis : std::uint8_t {
-  read,        ///< in the source, which was read
-  derived,     ///< follows by arithmetic from figures that were read
-  unverified,  ///< recalled or second-hand, or derived from such: check the source before quoting
-  assumed,     ///< a guess that no source backs; replace it by your own
-};
-[[nodiscard]] std::string_view name_of(FigureBasis);
-
-/// A figure with where it is from.
-template <class T>
-struct SourcedFigure {
-  T value{};
-  std::string source;
-  FigureBasis basis = FigureBasis::read;
-  friend bool operator==(const SourcedFigure&, const SourcedFigure&) = default;
-};
-template <class T>
-using KnownFigure = std::optional<SourcedFigure<T>>;  ///< unset: unknown
 
 /// Nodes that stop together: those below one switch, on one power unit.
 struct NodeGroup {
@@ -43,7 +23,8 @@ struct NodeGroup {
 /// stands in for it.
 struct ReliabilitySpec {
   std::string name;
-  /// Of the nodes that the rates are of; other nodes fail in proportion to their GPUs. Unset: a node is a node.
+  /// The rates are those of nodes with so many GPUs; other nodes fail in proportion to their GPUs. Unset: the rates
+  /// hold for a node of any size.
   std::optional<std::uint32_t> gpus_per_node;
   /// Failures that stop the job, and that its nodes cause.
   KnownFigure<double> node_failures_per_1000_node_days;

@@ -73,7 +73,7 @@ class RankWalker {
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
   /// What learned routing has chosen so far.
   [[nodiscard]] virtual RoutingCounts routing() const = 0;
-  /// Of the last list, where they are counted.
+  /// Squares of the last list's gradients, where they are counted.
   [[nodiscard]] virtual GradientSquares gradient_squares() const { return {}; }
   /// Memory that it took for the Program's buffers and in addition to them.
   [[nodiscard]] virtual RankMemory memory() const = 0;

@@ -30,6 +30,7 @@ Framework deepspeed() {
           .abilities_source =
               "microsoft/DeepSpeed@38327e07 deepspeed/runtime/zero/{config,offload_config}.py, engine.py; "
               "docs/_pages/config-json.md@edaa7221",
+          .programs = {"deepspeed"},
           .formats = {{"deepspeed-json", "a DeepSpeed configuration", LaunchSyntax::yaml, is_deepspeed_json,
                        read_deepspeed_json}},
           .writings = {{"deepspeed", "a DeepSpeed configuration (JSON)", write_deepspeed}}};

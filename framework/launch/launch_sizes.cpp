@@ -187,8 +187,7 @@ std::optional<ExpertRanks> expert_ranks(std::uint64_t ranks, std::uint64_t tenso
   ranks /= tensor;
   const bool over_context = ranks > 1 && context > 1;
   if (over_context && ranks % context != 0) return std::nullopt;
-  const auto folding = static_cast<ExpertFolding>((over_context ? 1 : 0) + (tensor > 1 ? 2 : 0));
-  return ExpertRanks{over_context ? ranks / context : ranks, folding};
+  return ExpertRanks{over_context ? ranks / context : ranks, folding_over(over_context, tensor > 1)};
 }
 
 void lay_out_experts(LaunchReading& r, LaunchSizes& sizes, const std::optional<LaunchSizes::Size>& cut) {

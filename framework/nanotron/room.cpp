@@ -21,6 +21,7 @@ Framework nanotron() {
           .close = close_nanotron_stages,
           .check_model = check_nanotron_model,
           .abilities_source = "huggingface/nanotron@2411b022, src/nanotron/config/parallelism_config.py",
+          .programs = {"nanotron"},
           .formats = {{"nanotron-yaml", "a nanotron configuration", LaunchSyntax::yaml, is_nanotron_yaml,
                        read_nanotron_yaml}},
           .writings = {{"nanotron", "a nanotron configuration", write_nanotron}}};

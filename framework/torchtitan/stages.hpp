@@ -10,8 +10,7 @@
 namespace orrery {
 
 /// Layers of each virtual stage as torchtitan shares them out: the embedding counts as `first` layers, the head as
-/// `last`; what is left over goes to the first stages. Empty where embedding or head count
-/// for more than a stage has.
+/// `last`; what is left over goes to the first stages. Empty where embedding or head count for more than a stage has.
 /// Source: pytorch/torchtitan@73a0e6979, torchtitan/distributed/pipeline_parallel.py (generate_llm_fqn_per_model_part).
 [[nodiscard]] std::optional<std::vector<std::uint32_t>> titan_stage_layers(std::uint64_t layers, std::uint64_t stages,
                                                                            std::uint64_t first, std::uint64_t last);

@@ -5,7 +5,6 @@
 #include <QString>
 #include <QtGlobal>
 #include <algorithm>
-#include <set>
 
 #include "core/base/units_text.hpp"
 #include "core/record/operation.hpp"
@@ -141,13 +140,8 @@ std::string exposed_explained(const Prediction& p) {
   table.row({"communication", "time", "runs"}, "th");
   std::vector<OperationTime> operations = r.operations;
   std::stable_sort(operations.begin(), operations.end(), [](const auto& a, const auto& b) { return a.time > b.time; });
-  std::set<std::string> communication;
-  for (std::size_t i = 0; i < operation_count; ++i) {
-    const Operation operation{static_cast<std::uint8_t>(i)};
-    if (is_communication(operation)) communication.insert(name_of(operation));
-  }
   for (const OperationTime& o : operations) {
-    if (communication.contains(o.name)) table.row({escaped(o.name), short_text(o.time), with_commas(o.count)});
+    if (is_communication(o.name)) table.row({escaped(o.name), short_text(o.time), with_commas(o.count)});
   }
   return formula("exposed = waiting for collectives + messages between stages moving") +
          fmt::format("<p>{} = {} + {}</p>", short_text(r.exposed_communication, 4),

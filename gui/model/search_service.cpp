@@ -1,9 +1,6 @@
 #include "gui/model/search_service.hpp"
 
-#include <algorithm>
 #include <exception>
-#include <limits>
-#include <numeric>
 
 namespace orrery::gui {
 
@@ -56,25 +53,6 @@ void complete_report(FoundPlan& found, const PricedRun& on) {
   for (Report* report : {&found.report, found.simulated ? &*found.simulated : nullptr}) {
     if (report != nullptr) tell_prices(*report, *on.prices);
   }
-}
-
-std::vector<bool> pareto_front(const std::vector<std::pair<double, double>>& points) {
-  std::vector<std::size_t> order(points.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return points[a] < points[b]; });
-  std::vector<bool> front(points.size(), false);
-  double least = std::numeric_limits<double>::infinity();  // second figure of those with a smaller first
-  for (std::size_t i = 0; i < order.size();) {
-    // Among points with one first figure only those with the least second one can be on the front.
-    const auto [x, y] = points[order[i]];
-    std::size_t end = i;
-    for (; end < order.size() && points[order[end]].first == x; ++end) {
-      front[order[end]] = points[order[end]].second == y && y < least;
-    }
-    least = std::min(least, y);
-    i = end;
-  }
-  return front;
 }
 
 }  // namespace orrery::gui

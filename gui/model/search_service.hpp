@@ -57,8 +57,4 @@ class SearchService : public QObject {
 /// which takes a quarter of a second for a large plan. A person who takes the plan gets it predicted.
 void complete_report(FoundPlan&, const PricedRun&);
 
-/// The plans that no other plan beats in both figures, by their place in the list; those with less time have more
-/// memory. Equal plans are all on it.
-[[nodiscard]] std::vector<bool> pareto_front(const std::vector<std::pair<double, double>>& points);
-
 }  // namespace orrery::gui

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/pareto_front.hpp"
 #include "core/base/units_text.hpp"
 #include "framework/framework.hpp"
 #include "gui/model/basis.hpp"
@@ -319,12 +320,17 @@ void SearchPanel::show_plans() {
   TableContent content = found_table(plans_);
   table_.set(std::move(content.headers), std::move(content.rows));
   std::vector<std::pair<double, double>> points;
-  for (const FoundPlan& p : plans_) points.push_back(point_of(p));
-  const std::vector<bool> best = pareto_front(points);
+  std::vector<std::vector<double>> figures;
+  for (const FoundPlan& p : plans_) {
+    points.push_back(point_of(p));
+    figures.push_back({points.back().first, points.back().second});
+  }
+  const std::vector<std::size_t> best = pareto_front(figures);
   QVector<double> x, y, front_x, front_y;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    (best[i] ? front_x : x).push_back(points[i].first);
-    (best[i] ? front_y : y).push_back(points[i].second);
+    const bool on_front = std::binary_search(best.begin(), best.end(), i);
+    (on_front ? front_x : x).push_back(points[i].first);
+    (on_front ? front_y : y).push_back(points[i].second);
   }
   others_->setData(x, y);
   front_->setData(front_x, front_y);

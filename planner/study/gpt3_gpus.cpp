@@ -107,7 +107,7 @@ StudyResult gpt3_gpus_study(const Library& library) {
                       "ZeRO-3 cuts the states as 16 stages would, and gathers a layer's weights for each of 12 "
                       "microbatches, forward and backward, between boxes"});
   SearchOptions options;
-  options.limits = basic_limits();
+  options.limits = plainest_limits();
   options.top = 1;
   options.simulate = false;
   options.threads = 1;

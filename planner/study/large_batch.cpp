@@ -25,8 +25,7 @@ StudyResult large_batch_study(const Library&) {
   r.assumptions = {
       "Known: both batches, both times, numbers of chips and of steps (unverified where the table says so).",
       "Assumed: nine tenths of the examples are short (batch 65,536), the rest is long (batch 32,768), as BERT's "
-      "recipe "
-      "is. No calibration of a TPU v3 is shipped, so that speed is compared with itself."};
+      "recipe is. No calibration of a TPU v3 is shipped, so that speed is compared with itself."};
   const double examples = base_steps * base_batch;
   const double steps = short_share * examples / short_batch + (1.0 - short_share) * examples / long_batch;
   const double times = base_seconds / large_seconds;
@@ -62,8 +61,7 @@ StudyResult large_batch_study(const Library&) {
       fmt::format("81 h to 76 min is {:.1f} times on 64 times the chips: all of it is scaling, none is fewer examples.",
                   times),
       "What LAMB adds is that 128 times the batch needs no more examples; with a critical batch of 32,768 it would "
-      "need "
-      "three times as many.",
+      "need three times as many.",
       "orrery forecast --critical-batch and --batch-curve take this into a forecast."};
   return r;
 }

@@ -13,6 +13,7 @@
 #include "core/spec/cluster_spec.hpp"
 #include "sim/cost/group_shape.hpp"
 #include "sim/cost/point_to_point_cost.hpp"
+#include "sim/cost/token_exchange.hpp"
 
 namespace orrery {
 
@@ -170,23 +171,6 @@ struct RingPath {
 /// Source: the executor's own algorithms; rates measured by `orrery calibrate`.
 [[nodiscard]] Seconds stepwise_ring(Collective::Kind, Bytes payload, std::uint32_t members, const MessageRate&,
                                     Seconds latency, Derivation* why = nullptr);
-
-/// How a token chooses experts, as far as the copies of it that cross the network depend on it.
-struct TokenChoices {
-  std::uint32_t per_token = 0;      ///< experts that a token visits; 0: the Program has no mixture
-  std::uint32_t groups = 1;         ///< groups of experts, in order of their ranks
-  std::uint32_t chosen_groups = 1;  ///< groups that a token may choose from
-};
-
-/// Nodes that a token's choices reach in the mean, where every expert is as likely:
-///
-///     D = n (1 - (1 - 1 / n)^K),   n = min(N, max(1, N M / G))
-///
-///     N  nodes of the expert axis    K  choices of a token    M, G  groups that it may choose from, and there are
-///
-/// Source: the mean number of cells that K balls occupy (Feller, "An Introduction to Probability Theory", volume 1,
-/// IV.2). Leaves out: that a token's choices are distinct experts, which spreads them a little more.
-[[nodiscard]] double reached_nodes(double nodes, const TokenChoices&);
 
 /// Prices collectives and messages on one cluster. It works as NCCL does where the calibration has NCCL's constants and
 /// NVLink joins the devices (nccl/nccl_cost.hpp). Otherwise, and for all-to-alls, permutes and messages, it uses level

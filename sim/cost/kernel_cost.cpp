@@ -395,8 +395,9 @@ Seconds KernelCost::bytes(KernelKind kind, DType type, Bytes traffic, bool dropo
   if (why != nullptr) {
     why->given("passes of the program", software_[passes_as(kind)], NumberSource::software,
                std::string(name_of(passes_as(kind))));
-    why->given("passes for a bias", own, NumberSource::software, own == 1.0 ? "none of an expert's" : "expert_bias");
-    why->made(NumberBy::product, 3, "bytes moved", times * traffic);
+    const bool biased = kind == KernelKind::expert_bias_backward;
+    if (biased) why->given("passes for a bias", own, NumberSource::software, "expert_bias");
+    why->made(NumberBy::product, biased ? 3 : 2, "bytes moved", times * traffic);
     why->given("memory_efficiency", memory_efficiency_, NumberSource::calibration, "memory_efficiency");
     why->given("memory bandwidth", bandwidth_, NumberSource::device, "memory_bandwidth");
     why->made(NumberBy::quotient, 3, "memory", memory_time(times * traffic, bandwidth_, memory_efficiency_));

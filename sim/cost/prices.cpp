@@ -63,20 +63,6 @@ void take_fastest(Prices& prices) {
   prices.kind_of_rank.clear();
 }
 
-TokenChoices token_choices(const Program& program) {
-  for (const Block& block : program.blocks) {
-    for (const Kernel& k : block.kernels) {
-      if (k.kind != KernelKind::route_tokens && k.kind != KernelKind::choose_experts) continue;
-      return {k.batch, std::max<std::uint32_t>(1, k.kv_heads), k.kv_heads == 0 ? 1U : k.head_dim};
-    }
-  }
-  return {};
-}
-
-bool exchanges_tokens(const Program& program, const Collective& c) {
-  return c.kind == Collective::Kind::all_to_all && c.width == 0 && cut_experts(program[c.group].axes);
-}
-
 namespace {
 
 /// Longest time that is counted, over all classes: 23 days.

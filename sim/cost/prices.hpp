@@ -53,11 +53,6 @@ void resize(Prices&, const Program&, std::uint32_t kinds = 1);
 /// Makes the prices a lower bound: every op costs as on the kind of nodes that is fastest at it, wherever its rank is.
 void take_fastest(Prices&);
 
-/// How the tokens of the Program's mixture choose experts.
-[[nodiscard]] TokenChoices token_choices(const Program&);
-/// Whether rows go to experts or come back: an all-to-all of ranks with different experts, priced as an exchange.
-[[nodiscard]] bool exchanges_tokens(const Program&, const Collective&);
-
 /// Rank of peer `peer` in the group of `rank`: group_ranks(...)[peer] without the list.
 [[nodiscard]] Rank peer_rank(const Program&, const Group&, Peer peer, Rank rank);
 

@@ -8,7 +8,6 @@
 
 #include "core/base/diagnostics.hpp"
 #include "sim/cost/nccl/nccl_tables.hpp"
-#include "sim/cost/prices.hpp"
 #include "sim/net/collective_traffic.hpp"
 
 namespace orrery {

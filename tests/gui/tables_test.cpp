@@ -4,12 +4,10 @@
 #include <QSortFilterProxyModel>
 #include <atomic>
 #include <chrono>
-#include <random>
 #include <thread>
 
 #include "gui/model/cell_table.hpp"
 #include "gui/model/latest_worker.hpp"
-#include "gui/model/search_service.hpp"
 #include "gui/model/tables.hpp"
 
 using namespace orrery;
@@ -50,24 +48,6 @@ TEST_CASE("a table as comma-separated values keeps what is in its cells", "[gui]
   table.set({QStringLiteral("a"), QStringLiteral("b, c")},
             {{0, {{QStringLiteral("say \"x\"")}, {QStringLiteral("1,000"), 1000.0}}}});
   CHECK(csv_of(table) == QStringLiteral("a,\"b, c\"\r\n\"say \"\"x\"\"\",\"1,000\"\r\n"));
-}
-
-TEST_CASE("the front has the points that no other beats in both figures", "[gui][oracle]") {
-  std::mt19937 random(3);
-  for (int round = 0; round < 50; ++round) {
-    std::vector<std::pair<double, double>> points(1 + random() % 40);
-    for (auto& [x, y] : points) x = static_cast<double>(random() % 12), y = static_cast<double>(random() % 12);
-    const std::vector<bool> front = pareto_front(points);
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      const auto [x, y] = points[i];
-      const bool beaten = std::any_of(points.begin(), points.end(), [&](const auto& p) {
-        return p.first <= x && p.second <= y && (p.first < x || p.second < y);
-      });
-      CAPTURE(round, i);
-      CHECK(front[i] == !beaten);
-    }
-  }
-  CHECK(pareto_front({}).empty());
 }
 
 TEST_CASE("of requests that come faster than they are done the last is done, and the others are told", "[gui]") {

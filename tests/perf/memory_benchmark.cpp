@@ -92,7 +92,7 @@ void default_search(benchmark::State& state) {
   if (!choice) give_up(wrong);
   const Calibration& calibration = choice->calibration;
   SearchOptions options;
-  options.limits = basic_limits();
+  options.limits = plainest_limits();
   options.top = 3;
   options.simulate = false;
   for (auto _ : state) benchmark::DoNotOptimize(search(*model, workload, *whole, calibration, options));

@@ -50,7 +50,7 @@ const Case& llama() {
 }
 SearchOptions basic_options(std::uint32_t top) {
   SearchOptions options;
-  options.limits = basic_limits();
+  options.limits = plainest_limits();
   options.top = top;
   options.simulate = false;
   return options;

@@ -15,7 +15,7 @@ bool fold_experts(PlannedRun& run, std::uint64_t seed) {
   const std::uint64_t turn = seed % 3;
   const bool over_context = context && turn != 1, over_tensor = tensor && turn != 0;
   if (!over_context && !over_tensor) return false;
-  p.expert_folding = static_cast<ExpertFolding>((over_context ? 1 : 0) + (over_tensor ? 2 : 0));
+  p.expert_folding = folding_over(over_context, over_tensor);
   if (over_tensor) p.sequence_parallel = true;
   Mixture& m = *run.model.mixture;
   const std::uint64_t ranks = size(p.mesh, expert_axes(p));

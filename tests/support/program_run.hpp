@@ -45,6 +45,10 @@ inline std::string contents(const std::string& file) {
 
 inline void write(const std::string& file, const std::string& text) { std::ofstream(file, std::ios::binary) << text; }
 
+/// Limits of `orrery plan` under which a search takes little time, for tests that only need a plan.
+inline const std::string short_search =
+    "--only \"tensor=1d zero=0,1 schedule=1f1b context=off replica=off offload=off loss_chunks=1\" ";
+
 /// Runs `program arguments` in a shell, with a home of its own, so that it finds no calibration of this machine.
 inline Ran run(const std::string& program, const std::string& arguments) {
   const TemporaryFolder folder;

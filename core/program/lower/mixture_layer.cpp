@@ -25,7 +25,7 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
     : s_(s),
       m_(*s.model.mixture),
       gated_(is_gated(s.model.activation)),
-      folded_(contains(s.expert_axes, Axis::tensor)),
+      folded_(folds_tensor(s.plan)),
       gathers_(s.sequence_parallel && !folded_),
       learned_(s.workload.routing.kind == Routing::Kind::learned),
       parts_(static_cast<std::uint32_t>(size(s.plan.mesh, s.expert_axes))),

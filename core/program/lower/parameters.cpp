@@ -107,7 +107,7 @@ void mixture_slices(TableBuilder& t, const State& c, double residual) {
   const ModelSpec& m = c.model;
   const Mixture& x = *m.mixture;
   const AxisList parts = {c.grid ? Axis::column : Axis::tensor};
-  const ShardDim width = contains(c.expert_axes, Axis::tensor) ? whole(x.ffn) : cut(x.ffn, parts);
+  const ShardDim width = folds_tensor(c.plan) ? whole(x.ffn) : cut(x.ffn, parts);
   const ShardDim shared = cut(x.shared_ffn, parts);
   const bool gated = is_gated(m.activation);
   if (c.grid) t.segment(true, true);  // what stands before is cut by rows too
@@ -133,7 +133,7 @@ void mixture_slices(TableBuilder& t, const State& c, double residual) {
 /// to their parts of a sum, unless they hold other experts.
 void expert_bias_slices(TableBuilder& t, const State& c) {
   const ModelSpec& m = c.model;
-  const bool folded = contains(c.expert_axes, Axis::tensor);
+  const bool folded = folds_tensor(c.plan);
   const ShardDim experts = cut(m.mixture->experts, c.expert_axes),
                  width = folded ? whole(m.mixture->ffn) : cut(m.mixture->ffn, {Axis::tensor});
   t.segment(false, false);

@@ -264,7 +264,7 @@ class Layer {
   // --- backward ----------------------------------------------------------
 
   [[nodiscard]] bool split() const { return c_.split_backward; }
-  /// Of the kind that is built: mixtures may leave nothing to sum.
+  /// The end of the branch that is built; a mixture's may leave nothing to sum.
   [[nodiscard]] BranchEnd ffn_end() const {
     BranchEnd end = ffn_end_;
     end.summed = mixes_ && mixture_->routes_own();

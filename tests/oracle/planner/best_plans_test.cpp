@@ -71,7 +71,7 @@ std::optional<double> found_over_stored(const Cell& cell, const Library& library
     return {};
   SearchOptions options;
   options.objective = *objective_named(cell.objective);
-  if (cell.space == "basic") options.limits = basic_limits();
+  if (cell.space == "basic") options.limits = plainest_limits();
   options.top = 1;
   options.simulate = false;
   const SearchResult found = search(run->model, run->workload, *run->cluster, calibration, options);

@@ -76,7 +76,7 @@ TEST_CASE("the search ends for every shipped model, with a best plan or with non
     SearchOptions options;
     options.simulate = false;
     options.top = 1;
-    options.limits = basic_limits();
+    options.limits = plainest_limits();
     const SearchResult found = search(*model, workload, *cluster, *calibration, options);
     CAPTURE(found.claim);
     CHECK(found.complete);

@@ -84,7 +84,7 @@ void search_in_window(benchmark::State& state) {
     const ClusterSpec& cluster = *on.run.cluster;
     SearchOptions options;
     options.top = window->search_panel().wish().top;
-    options.limits = basic_limits();
+    options.limits = plainest_limits();
     QElapsedTimer timer;
     timer.start();
     const SearchResult result = search(on.run.model, on.run.workload, cluster, on.prices->calibration, options);

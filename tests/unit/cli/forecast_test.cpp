@@ -1,8 +1,9 @@
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/support/program_run.hpp"
 
@@ -75,39 +76,50 @@ TEST_CASE("--by finds the least number of GPUs that ends in time", "[unit][cli]"
 }
 
 TEST_CASE("a run that never ends is answered by no, with the number that would help", "[unit][cli]") {
-  std::ofstream("never.toml") << "schema = 1\n[reliability]\nname = \"never\"\nnode_failures_per_1000_node_days = 1e8\n"
-                                 "detect = \"1 s\"\nqueue = \"0 s\"\nrestart = \"1 min\"\n"
-                                 "storage_rate_per_node = \"10 MB/s\"\n[reliability.source]\n"
-                                 "node_failures_per_1000_node_days = \"s\"\ndetect = \"s\"\nqueue = \"s\"\n"
-                                 "restart = \"s\"\nstorage_rate_per_node = \"s\"\n";
-  const Ran ran = run(ORRERY_PROGRAM, new_user + "--reliability never.toml");
+  const TemporaryFolder folder;
+  const std::string file = folder.file("never.toml");
+  write(file,
+        "schema = 1\n[reliability]\nname = \"never\"\nnode_failures_per_1000_node_days = 1e8\n"
+        "detect = \"1 s\"\nqueue = \"0 s\"\nrestart = \"1 min\"\n"
+        "storage_rate_per_node = \"10 MB/s\"\n[reliability.source]\n"
+        "node_failures_per_1000_node_days = \"s\"\ndetect = \"s\"\nqueue = \"s\"\n"
+        "restart = \"s\"\nstorage_rate_per_node = \"s\"\n");
+  const Ran ran = run(ORRERY_PROGRAM, new_user + "--reliability " + file);
   CHECK(ran.status == 1);
   CHECK(ran.out.find("This run never ends") != std::string::npos);
   CHECK(ran.out.find("Half of the") != std::string::npos);
-  const json j = answer(new_user + "--reliability never.toml", 1);
+  const json j = answer(new_user + "--reliability " + file, 1);
   CHECK(j["wall_s"].is_null());
   CHECK(j["mean_needed_s"].get<double>() > 1.0);
 }
 
 TEST_CASE("unknown figures are named and nothing stands in for them", "[unit][cli]") {
-  std::ofstream("open.toml") << "schema = 1\n[reliability]\nname = \"open\"\nnode_failures_per_1000_node_days = 5\n"
-                                "[reliability.source]\nnode_failures_per_1000_node_days = \"s\"\n";
-  const json j = answer(new_user + "--reliability open.toml");
+  const TemporaryFolder folder;
+  const std::string file = folder.file("open.toml");
+  write(file,
+        "schema = 1\n[reliability]\nname = \"open\"\nnode_failures_per_1000_node_days = 5\n"
+        "[reliability.source]\nnode_failures_per_1000_node_days = \"s\"\n");
+  const json j = answer(new_user + "--reliability " + file);
   CHECK(j["unknown"] == json({"detect", "queue", "restart", "storage_rate_per_node"}));
   CHECK(j["wall_s"].is_null());
   CHECK(j["ettr"].is_null());
 }
 
 TEST_CASE("lines of a forecast fit 80 columns, and its picture is drawn", "[unit][cli]") {
-  const Ran ran = run(ORRERY_PROGRAM, new_user + "--explain --svg forecast.svg");
+  const TemporaryFolder folder;
+  const std::string file = folder.file("forecast.svg");
+  const Ran ran =
+      run(ORRERY_PROGRAM,
+          "forecast \"tp=2 dp=8 gbs=512 seq=8192 zero=1\" --model llama-3-8b --cluster dgx-h100 --gpus 16 --tokens 1T "
+          "--price 2.50 --explain --svg " +
+              file);
   REQUIRE(ran.status == 0);
   std::istringstream lines(ran.out);
   for (std::string line; std::getline(lines, line);) {
     CAPTURE(line);
     CHECK(line.size() <= 100);  // bytes; sources have words longer than 80 characters at most
   }
-  std::ifstream svg("forecast.svg");
-  const std::string text{std::istreambuf_iterator<char>(svg), {}};
+  const std::string text = contents(file);
   for (const char* title : {"One simulated run", "Simulated runs by their time", "Cost against GPUs"}) {
     CAPTURE(title);
     CHECK(text.find(title) != std::string::npos);
@@ -119,16 +131,18 @@ TEST_CASE("a batch above the critical one needs more tokens", "[unit][cli]") {
   const json j = answer(new_user + "--critical-batch 4194304 --runs 0");
   CHECK(j["batch_factor"] == 2.0);
   CHECK(j["tokens"] == 2e12);
-  std::ofstream("noise.csv") << "progress,grad_sqr,grad_var\n1000,1,8\n";
+  const TemporaryFolder folder;
+  const std::string noise = folder.file("noise.csv");
+  write(noise, "progress,grad_sqr,grad_var\n1000,1,8\n");
   // phi = 64 x 8 = 512 at a batch of 512: (512 + 512) / (512 + 64) times the examples.
-  const json curve = answer(new_user + "--batch-curve noise.csv --base-batch 64 --runs 0");
+  const json curve = answer(new_user + "--batch-curve " + noise + " --base-batch 64 --runs 0");
   CHECK(curve["batch_factor"].get<double>() == Approx(1024.0 / 576.0));
 }
 
 TEST_CASE("plan --tokens forecasts the plans that it finds", "[unit][cli]") {
   const json j = answer(
-      "plan --model llama-3-8b --cluster dgx-h100 --gpus 16 --batch 512 --seq 8192 --top 2 --tokens 1T --price 2.5 "
-      "--only \"tensor=1d zero=0,1 schedule=1f1b context=off replica=off offload=off loss_chunks=1\" ");
+      "plan --model llama-3-8b --cluster dgx-h100 --gpus 16 --batch 512 --seq 8192 --top 2 --tokens 1T --price 2.5 " +
+      short_search);
   REQUIRE(j["plans"].size() == 2);
   for (const json& plan : j["plans"]) CHECK(plan["forecast"]["steps"] == 238419);
   CHECK(j["plans"][0]["forecast"]["wall_s"].get<double>() <= j["plans"][1]["forecast"]["wall_s"].get<double>());
@@ -137,14 +151,18 @@ TEST_CASE("plan --tokens forecasts the plans that it finds", "[unit][cli]") {
 TEST_CASE("without a spare a job waits, and with fewer replicas it goes on", "[unit][cli]") {
   // 8 nodes, 0.1 failures of each a day, repaired in a day: 0.8 are down in the mean, and e^-0.8 = 0.45 of the time
   // none.
-  std::ofstream("frail.toml") << "schema = 1\n[reliability]\nname = \"frail\"\nnode_failures_per_1000_node_days = 100\n"
-                                 "detect = \"1 s\"\nqueue = \"0 s\"\nrestart = \"1 min\"\nrepair = \"24 h\"\n"
-                                 "storage_rate_per_node = \"1 GB/s\"\n[reliability.source]\n"
-                                 "node_failures_per_1000_node_days = \"s\"\ndetect = \"s\"\nqueue = \"s\"\n"
-                                 "restart = \"s\"\nrepair = \"s\"\nstorage_rate_per_node = \"s\"\n";
+  const TemporaryFolder folder;
+  const std::string file = folder.file("frail.toml");
+  write(file,
+        "schema = 1\n[reliability]\nname = \"frail\"\nnode_failures_per_1000_node_days = 100\n"
+        "detect = \"1 s\"\nqueue = \"0 s\"\nrestart = \"1 min\"\nrepair = \"24 h\"\n"
+        "storage_rate_per_node = \"1 GB/s\"\n[reliability.source]\n"
+        "node_failures_per_1000_node_days = \"s\"\ndetect = \"s\"\nqueue = \"s\"\n"
+        "restart = \"s\"\nrepair = \"s\"\nstorage_rate_per_node = \"s\"\n");
   const std::string plan =
       "forecast \"tp=8 dp=8 gbs=512 seq=8192 zero=1\" --model llama-3-8b --cluster dgx-h100 --gpus 64 --tokens 1T "
-      "--runs 100 --spares 0 --reliability frail.toml";
+      "--runs 100 --spares 0 --reliability " +
+      file;
   const json waits = answer(plan), goes_on = answer(plan + " --fewer-replicas");
   // Nodes fail while the job waits, too. Saves, restarts and lost work take a few per cent of what is left, and 100
   // runs of some 30 waits each leave 2 % of chance.
@@ -155,14 +173,18 @@ TEST_CASE("without a spare a job waits, and with fewer replicas it goes on", "[u
 
 TEST_CASE("a job that waits for repairs without end is answered by no, and by what would help", "[unit][cli]") {
   // 64 nodes, of which 6.4 fail each day and are repaired in 30: hardly ever are all of them there.
-  std::ofstream("lost.toml") << "schema = 1\n[reliability]\nname = \"lost\"\nnode_failures_per_1000_node_days = 100\n"
-                                "detect = \"1 s\"\nqueue = \"0 s\"\nrestart = \"1 min\"\nrepair = \"720 h\"\n"
-                                "storage_rate_per_node = \"1 GB/s\"\n[reliability.source]\n"
-                                "node_failures_per_1000_node_days = \"s\"\ndetect = \"s\"\nqueue = \"s\"\n"
-                                "restart = \"s\"\nrepair = \"s\"\nstorage_rate_per_node = \"s\"\n";
+  const TemporaryFolder folder;
+  const std::string file = folder.file("lost.toml");
+  write(file,
+        "schema = 1\n[reliability]\nname = \"lost\"\nnode_failures_per_1000_node_days = 100\n"
+        "detect = \"1 s\"\nqueue = \"0 s\"\nrestart = \"1 min\"\nrepair = \"720 h\"\n"
+        "storage_rate_per_node = \"1 GB/s\"\n[reliability.source]\n"
+        "node_failures_per_1000_node_days = \"s\"\ndetect = \"s\"\nqueue = \"s\"\n"
+        "restart = \"s\"\nrepair = \"s\"\nstorage_rate_per_node = \"s\"\n");
   const std::string plan =
       "forecast \"tp=8 dp=64 gbs=512 seq=8192 zero=1\" --model llama-3-8b --cluster dgx-h100 --gpus 512 --tokens 1T "
-      "--spares 0 --reliability lost.toml";
+      "--spares 0 --reliability " +
+      file;
   const json j = answer(plan, 1);
   CHECK(j["never_ends"] == true);
   CHECK(j["given_up_runs"] == 1);
@@ -185,18 +207,60 @@ TEST_CASE("replicas of half a node go in pairs, and a job that cannot shrink say
 }
 
 TEST_CASE("a budget counts the waits for spares that the reliability file says are missing", "[unit][cli]") {
-  std::ofstream("bare.toml") << "schema = 1\n[reliability]\nname = \"bare\"\nnode_failures_per_1000_node_days = 100\n"
-                                "detect = \"1 s\"\nqueue = \"0 s\"\nrestart = \"1 min\"\nrepair = \"24 h\"\n"
-                                "spare_nodes = 0\nstorage_rate_per_node = \"1 GB/s\"\n[reliability.source]\n"
-                                "node_failures_per_1000_node_days = \"s\"\ndetect = \"s\"\nqueue = \"s\"\n"
-                                "restart = \"s\"\nrepair = \"s\"\nspare_nodes = \"s\"\n"
-                                "storage_rate_per_node = \"s\"\n";
+  const TemporaryFolder folder;
+  const std::string file = folder.file("bare.toml");
+  write(file,
+        "schema = 1\n[reliability]\nname = \"bare\"\nnode_failures_per_1000_node_days = 100\n"
+        "detect = \"1 s\"\nqueue = \"0 s\"\nrestart = \"1 min\"\nrepair = \"24 h\"\n"
+        "spare_nodes = 0\nstorage_rate_per_node = \"1 GB/s\"\n[reliability.source]\n"
+        "node_failures_per_1000_node_days = \"s\"\ndetect = \"s\"\nqueue = \"s\"\n"
+        "restart = \"s\"\nrepair = \"s\"\nspare_nodes = \"s\"\n"
+        "storage_rate_per_node = \"s\"\n");
   const json j = answer(
       "forecast \"tp=8 dp=8 gbs=512 seq=8192 zero=1\" --model llama-3-8b --cluster dgx-h100 --gpus 64 --price 2.50 "
-      "--budget '$200k' --runs 200 --reliability bare.toml");
+      "--budget '$200k' --runs 200 --reliability " +
+      file);
   // The budget is of 20 simulated runs: some tens of waits each leave a few per cent of chance. Without waits it would
   // be e^0.8 = 2.2 times as much.
   CHECK(j["money"].get<double>() == Approx(200000.0).epsilon(0.1));
+}
+
+TEST_CASE("the number of GPUs that was asked for is tried where doubles do not reach it", "[unit][cli]") {
+  // 5 / 8 is below 1, whose doubles and their one and a half times are 2, 3, 4, 6, 8 ...
+  const json j = answer(
+      "forecast \"dp=5 gbs=40 seq=1024\" --model gpt2-124m --cluster dgx-h100 --gpus 5 --tokens 1B --runs 0 "
+      "--least days");
+  const auto tried = [&](std::uint64_t gpus) {
+    return std::any_of(j["other_sizes"].begin(), j["other_sizes"].end(),
+                       [&](const json& other) { return other["gpus"] == gpus; });
+  };
+  CHECK(tried(4));
+  CHECK(tried(5));
+}
+
+TEST_CASE("the answer as JSON has every figure of the reliability file, and its groups", "[unit][cli]") {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("all.toml");
+  write(file,
+        "schema = 1\n[reliability]\nname = \"all\"\nnode_failures_per_1000_node_days = 5\nfailure_shape = 0.7\n"
+        "planned_stops_per_day = 0.1\ndetect = \"1 s\"\nqueue = \"0 s\"\nrestart = \"1 min\"\n"
+        "planned_stop = \"1 h\"\nstorage_rate_per_node = \"1 GB/s\"\nspare_nodes = 2\n[reliability.source]\n"
+        "node_failures_per_1000_node_days = \"s\"\nfailure_shape = \"shape's source\"\n"
+        "planned_stops_per_day = \"s\"\ndetect = \"s\"\nqueue = \"s\"\nrestart = \"s\"\nplanned_stop = \"s\"\n"
+        "storage_rate_per_node = \"s\"\nspare_nodes = \"s\"\n[reliability.basis]\nfailure_shape = \"assumed\"\n"
+        "planned_stops_per_day = \"assumed\"\n[[reliability.groups]]\nname = \"power unit\"\nnodes = 4\n"
+        "events_per_1000_group_days = 0.5\nsource = \"s\"\nbasis = \"assumed\"\n");
+  const std::string plan = new_user + "--runs 0 --reliability " + file;
+  const json r = answer(plan)["reliability"];
+  CHECK(r["failure_shape"] == json({{"value", 0.7}, {"basis", "assumed"}, {"source", "shape's source"}}));
+  CHECK(r["spare_nodes"]["value"] == 2);
+  CHECK(r["slow_factor"].is_null());
+  CHECK(r["host_copies"].is_null());
+  REQUIRE(r["groups"].size() == 1);
+  CHECK(r["groups"][0]["nodes"] == 4);
+  CHECK(r["groups"][0]["events_per_1000_group_days"]["value"] == 0.5);
+  CHECK(run(ORRERY_PROGRAM, plan).out.find("Guessed in all: planned stops, failure shape, power unit.") !=
+        std::string::npos);
 }
 
 TEST_CASE("--least takes the number of GPUs with the least of those tried", "[unit][cli]") {

@@ -196,7 +196,8 @@ TEST_CASE("plan places the plan that it finds on a fabric", "[unit][cli]") {
   const TemporaryFolder folder;
   const std::string placed = folder.file("placed.toml"), found = folder.file("found.toml");
   const std::string plan =
-      "plan --model llama-3-8b --cluster dgx-h100 --gpus 16 --batch 32 --seq 4096 --top 1 --json -o ";
+      "plan --model llama-3-8b --cluster dgx-h100 --gpus 16 --batch 32 --seq 4096 --top 1 --json " + short_search +
+      "-o ";
   const std::string wires = " --fabric dgx-h100-superpod --routes rail-local";
   const json with = json::parse(run(ORRERY_PROGRAM, plan + placed + wires).out);
   const json without = json::parse(run(ORRERY_PROGRAM, plan + found).out);
@@ -212,8 +213,8 @@ TEST_CASE("plan places the plan that it finds on a fabric", "[unit][cli]") {
   CHECK(text.str() == placement["found"]["plan_file"].get<std::string>());
   const Ran shown = run(ORRERY_PROGRAM,
                         "plan --model llama-3-8b --cluster dgx-h100 --gpus 16 --batch 32 --seq 4096 "
-                        "--top 1" +
-                            wires);
+                        "--top 1 " +
+                            short_search + wires);
   CHECK(shown.out.find("The best plan on DGX H100 SuperPOD, 1024 GPUs, links shared\n") != std::string::npos);
   CHECK(shown.out.find("a bad order") != std::string::npos);
   const Ran lone = run(ORRERY_PROGRAM, plan + found + " --routes hashed");

@@ -47,20 +47,12 @@ TEST_CASE("help is a word, too", "[unit][cli]") {
   CHECK(orrery_run("help check").out == orrery_run("check --help").out);
 }
 
-namespace {
-
-/// Limits under which a search takes little time.
-const std::string plain =
-    "--only \"tensor=1d zero=0,1 schedule=1f1b context=off replica=off offload=off loss_chunks=1\" ";
-
-}  // namespace
-
 TEST_CASE("plan gives the keys that other programs read", "[unit][cli]") {
   const TemporaryFolder folder;
   const Ran ran = orrery_run("plan --model " + source_dir +
                              "/models/hf/llama-3-70b/config.json --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 "
                              "--top 3 --json " +
-                             plain + "-o " + folder.file("best.toml"));
+                             short_search + "-o " + folder.file("best.toml"));
   CHECK(ran.err == "");
   REQUIRE(ran.status == 0);
   const json found = json::parse(ran.out);
@@ -103,7 +95,7 @@ TEST_CASE("the same command prints the same bytes", "[unit][cli]") {
   const std::string command = "simulate llama-3-70b-8-dgx-h100 --json";
   CHECK(orrery_run(command).out == orrery_run(command).out);
   // Another number of threads finds the same plans.
-  const std::string plan = "plan --model gpt2-1.5b --cluster dgx-a100 --gpus 16 --batch 64 --seq 1024 " + plain;
+  const std::string plan = "plan --model gpt2-1.5b --cluster dgx-a100 --gpus 16 --batch 64 --seq 1024 " + short_search;
   CHECK(orrery_run(plan + " --threads 1").out == orrery_run(plan + " --threads 3").out);
 }
 
@@ -254,7 +246,7 @@ TEST_CASE("plans of one model from two files, learned at two rates, are explaine
   const std::string best = folder.file("best.toml");
   const Ran planned =
       run(ORRERY_PROGRAM, "plan --model " + config + " --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 --top 1 " +
-                              plain + "-o " + best);
+                              short_search + "-o " + best);
   REQUIRE(planned.status == 0);
   const Ran ran = run(ORRERY_PROGRAM, "explain " + best + " llama-3-70b-8-dgx-h100");
   CAPTURE(ran.err);

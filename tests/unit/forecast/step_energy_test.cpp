@@ -2,8 +2,11 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+
 #include "core/plan/plan_words.hpp"
 #include "core/program/totals.hpp"
+#include "core/record/operation.hpp"
 #include "planner/study/priced_plan.hpp"
 
 using namespace orrery;
@@ -78,7 +81,13 @@ TEST_CASE("energy is two levels of power over the step, and the network's bytes"
   CHECK(e->joules == Approx(busy + waiting + 1000.0));  // 1e12 B x 1e-9 J
   CHECK(e->idle_w == Approx(1600.0));
   double parts = 0.0;
-  for (const StepEnergy::Part& part : e->work) parts += part.joules;
+  for (const StepEnergy::Part& part : e->work) {
+    CAPTURE(part.name);
+    CHECK_FALSE(is_communication(part.name));
+    parts += part.joules;
+  }
+  CHECK(std::any_of(p.report.operations.begin(), p.report.operations.end(),
+                    [](const OperationTime& o) { return is_communication(o.name); }));
   CHECK(parts == Approx(busy + waiting));
   CHECK_FALSE(step_energy(p.report, moved, *p.run.cluster, {}));
 }

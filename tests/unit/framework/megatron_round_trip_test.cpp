@@ -111,8 +111,7 @@ std::vector<PlannedRun> samples() {
               if (zero == 1) p.offload_states = 4;
             }
             if (kind == 6 && r.model.mixture) {
-              p.expert_folding =
-                  static_cast<ExpertFolding>((size_of(context) > 1 ? 1 : 0) + (size_of(tensor) > 1 ? 2 : 0));
+              p.expert_folding = folding_over(size_of(context) > 1, size_of(tensor) > 1);
             }
             if (kind == 7 && stages > 1) {  // the embedding alone, or the head
               std::uint32_t& bare = zero == 0 ? p.stage_layers->front() : p.stage_layers->back();

@@ -36,6 +36,8 @@ TEST_CASE("Without a wish a search keeps to what the usual program on the device
   CHECK(nemo.assumed);
   CHECK(nemo.limits.only == abilities_of(*framework_named("megatron-core")).only);
   CHECK(name_of(space({}, "torchtitan", "llama-3-8b", d)) == "torchtitan");
+  CHECK(name_of(space({}, "nanotron", "llama-3-8b", d)) == "nanotron");
+  CHECK(name_of(space({}, "megatron-bridge-25.11", "llama-3-8b", d)) == "megatron-core");
   // Nothing was measured on the device: the program with most runs of all. Orrery's own executor runs any plan.
   CHECK(name_of(space({}, "any", "llama-3-8b", d)) == "megatron-core");
   const SearchSpace cores = space({}, "none", "llama-3-8b", d);

@@ -330,7 +330,7 @@ TEST_CASE("what binds the best plan is not a better choice", "[unit][planner]") 
   PlannedRun r = run(mebibyte * 12);
   SearchOptions options;
   options.top = 1;
-  options.limits = basic_limits();
+  options.limits = plainest_limits();
   const SearchResult found = search(r.model, r.workload, *r.cluster, calibration(), options);
   REQUIRE(found.plans.size() == 1);
   r.plan = found.plans.front().plan;

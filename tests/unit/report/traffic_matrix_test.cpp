@@ -4,6 +4,7 @@
 
 #include "core/program/lower/lower.hpp"
 #include "core/record/traffic.hpp"
+#include "tests/support/folded_experts.hpp"
 #include "tests/support/random_plan.hpp"
 
 using namespace orrery;
@@ -45,7 +46,8 @@ double communications(const Program& program) {
 // root are sent by all but one; the representative of a class may be that one.
 TEST_CASE("the matrix sums to the bytes that all ranks send", "[property][report]") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    PlannedRun run = test::random_run(seed);
+    if (PlannedRun folded = run; test::fold_experts(folded, seed)) run = std::move(folded);
     const Program program = lower(run.model, run.workload, run.plan);
     CAPTURE(seed, test::describe(run));
     const double all = sent_by_all(program);

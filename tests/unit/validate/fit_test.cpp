@@ -174,12 +174,22 @@ TEST_CASE("a fit that is worse on runs not seen before is known", "[unit][valida
   CHECK(compare_fits(part, good->files, *fewer).worse());
 }
 
-TEST_CASE("collectives of parameters and gradients cost the compute beside them", "[unit][validate]") {
+namespace {
+
+/// A dense model whose parameters are shared out over eight data ranks.
+MeasuredRun sharded_run() {
   MeasuredRun run = dense_run();
   run.tp = run.pp = 1;
   run.dp = 8;
   run.gbs = 16;
   run.zero = "3";
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("collectives of parameters and gradients cost the compute beside them", "[unit][validate]") {
+  MeasuredRun run = sharded_run();
   const auto prepared = prepare(run, shipped_library());
   REQUIRE(std::holds_alternative<PreparedRun>(prepared));
   const auto& p = std::get<PreparedRun>(prepared);
@@ -220,11 +230,7 @@ TEST_CASE("launches of the host hide behind the device, and bound the step where
 }
 
 TEST_CASE("weights that are gathered in half the bytes are gathered faster, gradients are not", "[unit][validate]") {
-  MeasuredRun run = dense_run();
-  run.tp = run.pp = 1;
-  run.dp = 8;
-  run.gbs = 16;
-  run.zero = "3";
+  MeasuredRun run = sharded_run();
   const auto prepared = prepare(run, shipped_library());
   REQUIRE(std::holds_alternative<PreparedRun>(prepared));
   const auto& p = std::get<PreparedRun>(prepared);

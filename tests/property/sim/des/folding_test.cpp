@@ -7,6 +7,7 @@
 #include "core/program/lower/lower.hpp"
 #include "core/record/calibration.hpp"
 #include "sim/des/simulate.hpp"
+#include "tests/support/folded_experts.hpp"
 #include "tests/support/random_fabric.hpp"
 #include "tests/support/random_plan.hpp"
 #include "tests/support/tiny_model.hpp"
@@ -30,6 +31,7 @@ Case draw(std::uint64_t seed, std::uint32_t max_ranks) {
   limits.max_ranks = max_ranks;
   limits.placement = seed % 4 == 0;
   Case c{test::random_run(seed, limits), {}, {}, {}};
+  if (PlannedRun folded = c.run; test::fold_experts(folded, seed)) c.run = std::move(folded);
   const auto ranks = static_cast<std::uint32_t>(c.run.plan.mesh.size());
   std::uint32_t per_node = 1;
   for (const std::uint32_t n : {2U, 4U}) {

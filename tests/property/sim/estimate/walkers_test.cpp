@@ -9,6 +9,7 @@
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/walk.hpp"
 #include "tests/property/sim/estimate/prices.hpp"
+#include "tests/support/folded_experts.hpp"
 #include "tests/support/random_plan.hpp"
 
 namespace orrery {
@@ -36,12 +37,14 @@ void repeat_more(Program& program, std::uint64_t seed, std::int64_t most) {
   }
 }
 
-/// Every sixth with prediction modules.
+/// Every sixth with prediction modules; with folded experts where they can be.
 PlannedRun draw(std::uint64_t seed) {
   test::RandomRunLimits limits;
   limits.predictions = seed % 6 == 0;
   if (limits.predictions) limits.tensor = TensorAlgorithm::one_d;
-  return test::random_run(seed, limits);
+  PlannedRun run = test::random_run(seed, limits);
+  if (PlannedRun folded = run; test::fold_experts(folded, seed)) return folded;
+  return run;
 }
 
 }  // namespace

@@ -132,17 +132,17 @@ TEST_CASE("limits of recomputed layers judge counts alone", "[unit][planner]") {
   CHECK(read("recompute_layers=1").allow(run));
 }
 
-TEST_CASE("basic limits leave the classical plans", "[unit][planner]") {
-  const SearchLimits basic = basic_limits();
+TEST_CASE("the plainest limits leave the classical plans", "[unit][planner]") {
+  const SearchLimits plainest = plainest_limits();
   PlannedRun run = run_of({{Axis::pipeline, 2}, {Axis::data, 2}, {Axis::tensor, 2}});
-  CHECK(basic.allow(run));
+  CHECK(plainest.allow(run));
   const auto changed = [&](auto change) {
     PlannedRun other = run;
     change(other.plan);
     Diagnostics d;
     check(other.plan, other.model, other.workload, &*other.cluster, d);
     REQUIRE(render(d) == "");
-    return basic.allow(other);
+    return plainest.allow(other);
   };
   CHECK(changed([](Plan& p) { p.schedule = ScheduleName::gpipe; }));
   CHECK(changed([](Plan& p) { p.recompute = Recompute::full; }));

@@ -55,7 +55,9 @@ TEST_CASE("a reliability file is read with sources, and what it does not say is 
 }
 
 TEST_CASE("shipped reliability files are read, and what no one read or derived says so", "[unit]") {
-  for (const char* name : {"llama-3", "rsc-1", "rsc-2", "spot"}) {
+  const std::vector<std::string> names = library.reliabilities();
+  CHECK(names == std::vector<std::string>{"llama-3", "rsc-1", "rsc-2", "spot"});
+  for (const std::string& name : names) {
     CAPTURE(name);
     Diagnostics d;
     const auto r = find_reliability(library, name, "", d);
@@ -64,7 +66,7 @@ TEST_CASE("shipped reliability files are read, and what no one read or derived s
     CHECK(r->name == name);
     REQUIRE(r->node_failures_per_1000_node_days);
     // Rates of RSC are quoted second-hand.
-    const bool second_hand = std::string_view(name).starts_with("rsc");
+    const bool second_hand = name.starts_with("rsc");
     CHECK((r->node_failures_per_1000_node_days->basis == FigureBasis::unverified) == second_hand);
     REQUIRE(r->restart);
     CHECK(r->restart->basis == FigureBasis::assumed);

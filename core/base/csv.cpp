@@ -1,4 +1,4 @@
-#include "validate/csv.hpp"
+#include "core/base/csv.hpp"
 
 #include <cstdint>
 #include <string_view>
@@ -41,7 +41,7 @@ class Scanner {
     return c;
   }
   void refuse(Position where, const char* message, const char* detail) {
-    out_.error_at(origin_, where, "runs.quote", message, {detail});
+    out_.error_at(origin_, where, "csv.quote", message, {detail});
     good_ = false;
   }
 
@@ -114,6 +114,13 @@ class Scanner {
 
 std::vector<CsvRow> read_csv(const Origin& origin, Diagnostics& diagnostics) {
   return Scanner(origin, diagnostics).rows();
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
 }
 
 }  // namespace orrery

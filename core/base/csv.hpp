@@ -19,7 +19,10 @@ using CsvRow = std::vector<CsvCell>;
 /// with a comma, a quote or a line end stands in quotes, and a quote inside it is doubled. Empty lines are left out.
 /// Adds one diagnostic at the first place that breaks this form, and returns what stands before it.
 ///
-/// Codes: runs.quote
+/// Codes: csv.quote
 [[nodiscard]] std::vector<CsvRow> read_csv(const Origin&, Diagnostics&);
+
+/// A cell as a table says it: in quotes where it has a comma, a quote or a line end.
+[[nodiscard]] std::string csv_cell(const std::string& text);
 
 }  // namespace orrery
