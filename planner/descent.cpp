@@ -26,12 +26,6 @@ bool is_raised(const std::string& dimension) {
          dimension.ends_with("_tier");
 }
 
-/// Whether nothing is done so that the plan fits.
-bool is_bare(const Plan& plan) {
-  return plan.recompute == Recompute::none && plan.offload_activations == 0U && plan.offload_states == 0U &&
-         plan.offload_parameters == 0U;
-}
-
 /// The plan as before anything was done so that it fits: what that was on another mesh says little of this one.
 std::vector<Plan> as_before_reliefs(Plan plan) {
   plan = without_reliefs(std::move(plan));
@@ -138,11 +132,7 @@ std::uint64_t Descent::step(Seen& s, Reach reach) {
     list.push_back({std::move(n.plan), s.from.raised});
   }
   if (reach == Reach::plan) {
-    // A plan that fits without reliefs gets slower by any.
-    const bool bare = !plans_.for_memory && is_bare(s.what.plan);
-    for (Candidate& c : reliefs(s.what.plan, plans_.hosts, all_mixtures)) {
-      if (!bare || (c.raised == Raised::nothing && is_bare(c.plan))) list.push_back(std::move(c));
-    }
+    for (Candidate& c : reliefs(s.what.plan, plans_.hosts, all_mixtures)) list.push_back(std::move(c));
   }
   for (std::size_t next = 0; next < list.size() && !meter_.cancelled(); next += changes_at_once) {
     const std::size_t n = std::min(changes_at_once, list.size() - next);
