@@ -201,10 +201,11 @@ class CollectiveCost {
   ///     T_net   messages of f n / N to each of the other N - 1 nodes
   ///     T_node  messages of n / g to each of the other g - 1 ranks of the node
   ///
-  /// Otherwise each choice is a message of its own, as in `choose`. Source: DeepSeek-AI, "DeepSeek-V3 Technical
-  /// Report", 2024, section 3.2.2 (InfiniBand to the node, then NVLink, both at once); DeepEP. Leaves out: headers, and
-  /// the multiprocessors that the exchange takes from products.
-  [[nodiscard]] Seconds exchange(Bytes, const GroupShape&, const TokenChoices&, Derivation* why = nullptr) const;
+  /// Otherwise each choice is a message of its own, as in `choose` (which takes the algorithm). Source: DeepSeek-AI,
+  /// "DeepSeek-V3 Technical Report", 2024, section 3.2.2 (InfiniBand to the node, then NVLink, both at once); DeepEP.
+  /// Leaves out: headers, and the multiprocessors that the exchange takes from products.
+  [[nodiscard]] Seconds exchange(Bytes, const GroupShape&, const TokenChoices&, std::optional<CollectiveAlgorithm>,
+                                 Derivation* why = nullptr) const;
   /// Largest share of a level's bandwidth that collectives reach.
   [[nodiscard]] double reach(std::size_t level) const { return nccl_ ? 1.0 : reach_[level]; }
   /// One message over level `level`.

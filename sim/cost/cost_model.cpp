@@ -266,14 +266,14 @@ Seconds CostModel::exchange(Bytes payload, const Group& group, const TokenChoice
   const std::vector<GroupShape> shapes = shapes_of(group);
   Seconds worst;
   for (const GroupShape& shape : shapes) {
-    worst = std::max(worst, devices_->collectives.exchange(payload, shape, t, why));
+    worst = std::max(worst, devices_->collectives.exchange(payload, shape, t, override_, why));
   }
   if (why != nullptr && shapes.size() > 1) why->made(NumberBy::largest, shapes.size(), "slowest group", worst);
   return worst;
 }
 
 Seconds CostModel::exchange(Bytes payload, const GroupShape& shape, const TokenChoices& t) const {
-  return devices_->collectives.exchange(payload, shape, t);
+  return devices_->collectives.exchange(payload, shape, t, override_);
 }
 
 CollectiveCost::Choice CostModel::choice(Collective::Kind kind, Bytes payload, const GroupShape& shape) const {

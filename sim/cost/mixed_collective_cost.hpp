@@ -32,8 +32,8 @@ class MixedCollectiveCost {
                               Derivation* why = nullptr) const;
   /// CollectiveCost::exchange. Requires nodes of one kind.
   [[nodiscard]] Seconds exchange(Bytes payload, const GroupShape& shape, const TokenChoices& t,
-                                 Derivation* why = nullptr) const {
-    return of_.front().front().exchange(payload, shape, t, why);
+                                 std::optional<CollectiveAlgorithm> algorithm, Derivation* why = nullptr) const {
+    return of_.front().front().exchange(payload, shape, t, algorithm, why);
   }
   /// One message over a level between nodes of these kinds.
   [[nodiscard]] Seconds message(Bytes, std::size_t level, NodeKinds, Derivation* why = nullptr) const;

@@ -27,13 +27,14 @@ double reached_nodes(double nodes, const TokenChoices& t) {
   return n * (1.0 - std::pow(1.0 - 1.0 / n, static_cast<double>(t.per_token)));
 }
 
-Seconds CollectiveCost::exchange(Bytes payload, const GroupShape& shape, const TokenChoices& t, Derivation* why) const {
+Seconds CollectiveCost::exchange(Bytes payload, const GroupShape& shape, const TokenChoices& t,
+                                 std::optional<CollectiveAlgorithm> algorithm, Derivation* why) const {
   std::size_t inside = 0;  // levels of a node, or of a domain of NVLink
   while (inside < shape.levels && (nccl_ ? nccl_->is_inside(inside) : inside == 0)) ++inside;
   const std::uint32_t mates = inside == 0 ? 1 : shape.level[inside - 1].least;
   const double nodes = static_cast<double>(shape.members) / mates;
   if (node_copies_ >= 1.0 || t.per_token == 0 || inside == shape.levels || messages_) {
-    return choose(Collective::Kind::all_to_all, payload, shape, std::nullopt, why).time;
+    return choose(Collective::Kind::all_to_all, payload, shape, algorithm, why).time;
   }
   const double choices = t.per_token;
   const double reached = std::min(choices, reached_nodes(nodes, t));

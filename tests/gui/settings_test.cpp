@@ -116,10 +116,14 @@ TEST_CASE("the memory margin bounds a search as --memory-margin does", "[gui]") 
   CHECK(child<QLabel>(window, "settings-note").text().contains(QStringLiteral("keeps 30.0 GiB of 79.6 GiB free")));
   window.show_tab(1);
   child<QSpinBox>(window, "search-top").setValue(3);
+  child<QComboBox>(window, "search-space").setCurrentIndex(2);
+  child<QLineEdit>(window, "search-limits")
+      .setText(QStringLiteral("tensor=1d zero=0,1 schedule=1f1b context=off replica=off offload=off loss_chunks=1"));
   child<QPushButton>(window, "search-start").click();
   REQUIRE(until([&] { return !window.search().is_running(); }, 300'000));
   const auto json = told(
       "plan --model llama-3-70b --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 --no-simulate --top 1 "
+      "--only 'tensor=1d zero=0,1 schedule=1f1b context=off replica=off offload=off loss_chunks=1' "
       "--memory-margin '30 GiB'");
   REQUIRE_FALSE(window.search_panel().plans().empty());
   const Report& best = window.search_panel().plans().front().report;

@@ -152,6 +152,10 @@ TEST_CASE("a token crosses the network once for each node that its choices reach
   // Each choice a message: 4 peers of 125 MB at 10 GB/s behind 3 at 100 GB/s.
   CHECK(close(plain.exchange(payload, experts, two), 4 * (10e-6 + 12.5e-3) + 3 * (1e-6 + 1.25e-3)));
   CHECK(plain.exchange(payload, experts, two) == plain.collective(Collective::Kind::all_to_all, payload, experts));
+  // An algorithm that is asked for holds for tokens, too.
+  const CostModel rounds(cluster, {}, mesh, {}, CollectiveAlgorithm::recursive);
+  CHECK(rounds.exchange(payload, experts, two) == rounds.collective(Collective::Kind::all_to_all, payload, experts));
+  CHECK(rounds.exchange(payload, experts, two) != plain.exchange(payload, experts, two));
   // Two choices reach 1.5 nodes, so three quarters of the bytes: 375 MB to the other node, beside 3 times 250 MB.
   CHECK(std::abs(once.exchange(payload, experts, two).base() - (10e-6 + 37.5e-3)) < 1e-9);
   // Inside a node nothing is sent twice over the network, and nothing changes.
