@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <system_error>
@@ -35,7 +36,10 @@ std::filesystem::path module_path(const char* name) {
 }  // namespace
 
 std::filesystem::path mpi_module() { return module_path("orrery_mpi.so"); }
-std::filesystem::path cuda_module() { return module_path("orrery_cuda.so"); }
+std::filesystem::path cuda_module() {
+  const char* chosen = std::getenv("ORRERY_CUDA_MODULE");
+  return chosen != nullptr && *chosen != '\0' ? std::filesystem::path(chosen) : module_path("orrery_cuda.so");
+}
 
 const char* orrery_version() { return ORRERY_VERSION; }
 

@@ -18,7 +18,8 @@ namespace orrery {
 
 /// Path of the module for MPI: beside this program, or where it is installed.
 [[nodiscard]] std::filesystem::path mpi_module();
-/// Path of the module with all of CUDA, found in the same way.
+/// Path of the module with all of CUDA, found in the same way. The environment variable ORRERY_CUDA_MODULE names
+/// another, or stand_in_module.
 [[nodiscard]] std::filesystem::path cuda_module();
 
 /// What one process of a job found after it had read its files.

@@ -8,11 +8,23 @@
 
 #include "core/base/diagnostics.hpp"
 #include "exec/device/cuda_calls.hpp"
+#include "exec/device/host_device.hpp"
 #include "exec/device/told_by_child.hpp"
 
 namespace orrery {
+namespace {
+
+const CudaCalls& stand_in_calls() {
+  static const CudaCalls calls = {CudaCalls::current, [](std::string&) { return 1; },
+                                  [](int) { return std::string(stand_in_module); },
+                                  [](int) -> std::unique_ptr<Device> { return std::make_unique<HostDevice>(); }};
+  return calls;
+}
+
+}  // namespace
 
 const CudaCalls& load_cuda(const std::filesystem::path& module) {
+  if (module == stand_in_module) return stand_in_calls();
   std::error_code ignored;
   if (!std::filesystem::exists(module, ignored)) {
     throw Error("this orrery was built without CUDA: there is no " + module.string() +
@@ -62,6 +74,7 @@ std::vector<std::string> cuda_devices_apart(const std::filesystem::path& module)
 }
 
 std::string cuda_state(const std::filesystem::path& module) {
+  if (module == stand_in_module) return "no GPU: threads of this machine stand in for one";
   std::error_code ignored;
   if (!std::filesystem::exists(module, ignored)) return "this orrery was built without CUDA";
   try {

@@ -11,6 +11,10 @@ namespace orrery {
 
 struct CudaCalls;
 
+/// The name that stands for no module, but for threads of this machine that behave like a GPU (HostDevice). With it
+/// everything except the GPU's own calls can be rehearsed where no GPU is.
+inline constexpr const char* stand_in_module = "stand-in";
+
 /// Loads the module once and keeps it. Throws Error that says what is missing and how to get it: the module itself
 /// (built without CUDA), a library that it needs, or a module of the same build.
 [[nodiscard]] const CudaCalls& load_cuda(const std::filesystem::path& module);

@@ -24,7 +24,16 @@ void DeviceRunner::report_done(Queue& q) {
   if (in_graph()) return;
   while (q.done < q.issued.size()) {
     const OpId id = q.issued[q.done];
-    if (!device_.done(*ends_[index(id)])) return;
+    try {
+      if (!device_.done(*ends_[index(id)])) return;
+    } catch (const std::exception& e) {
+      // The device tells of a failure late, to whoever asks first.
+      const bool setup = progress_.step.load(std::memory_order_relaxed) == 0;
+      throw OpFailed(
+          fmt::format("{}, or an operation that began before it ended: {}; with CUDA_LAUNCH_BLOCKING=1 in "
+                      "the environment the operation itself is named",
+                      op_text(program_, rank_, setup, index(id)), e.what()));
+    }
     ++q.done;
     if (options_.recorder == nullptr) continue;
     const OpTimes times = times_of(id);

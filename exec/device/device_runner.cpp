@@ -135,9 +135,16 @@ void DeviceRunner::walk(std::uint64_t step, std::uint64_t data_step) {
     // Other ranks' ops may still read this rank's memory, and its own ops do, so everything that was given to the
     // device must end first.
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(watchdog_.base());
+    const auto ended = [&](OpId id) {
+      try {
+        return device_.done(*ends_[index(id)]);
+      } catch (const Error&) {
+        return true;  // a device that failed does no more; what is thrown already names the op
+      }
+    };
     for (const Queue& q : queues_) {
       // The ends of a launched graph's ops may be those of the step before until it ends itself.
-      while (!q.issued.empty() && (in_graph() || !device_.done(*ends_[index(q.issued.back())]))) {
+      while (!q.issued.empty() && (in_graph() || !ended(q.issued.back()))) {
         if (std::chrono::steady_clock::now() > until) break;
         std::this_thread::sleep_for(std::chrono::microseconds(100));
       }

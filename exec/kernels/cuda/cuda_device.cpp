@@ -205,7 +205,10 @@ class Gpu final : public Device {
   [[nodiscard]] std::unique_ptr<DeviceGraph> make_graph() override { return std::make_unique<Graph>(); }
   [[nodiscard]] bool done(const DeviceEvent& e) override {
     const cudaError_t code = cudaEventQuery(get(e));
-    if (code == cudaErrorNotReady) return false;
+    if (code == cudaErrorNotReady) {
+      static_cast<void>(cudaGetLastError());  // else the thread's next launch may take it for a failure of its own
+      return false;
+    }
     require(code, "go on: an earlier kernel failed");
     return true;
   }

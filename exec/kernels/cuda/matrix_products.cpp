@@ -1,5 +1,7 @@
 #include "exec/kernels/cuda/matrix_products.hpp"
 
+#include <array>
+#include <span>
 #include <string>
 
 #include "exec/kernels/cuda/cuda_check.hpp"
@@ -20,13 +22,17 @@ cudaDataType_t type_of(DType t, device::Float8 format = device::Float8::e4m3) {
   throw Error("cuBLASLt: no products of " + std::string(name_of(t)));
 }
 
-/// The largest power of two, at most 256, that divides the addresses of all matrices of the batch.
-std::uint32_t alignment_of(const device::Product::Factor& f, std::uint64_t batch) {
-  std::uintptr_t at = reinterpret_cast<std::uintptr_t>(f.x.data);
-  if (batch > 1) at |= f.step * size_of(f.x.dtype);
+/// The largest power of two, at most 256, that divides the address.
+std::uint32_t alignment_of(std::uintptr_t at) {
   std::uint32_t alignment = 256;
   while (at % alignment != 0) alignment /= 2;
   return alignment;
+}
+std::uint32_t alignment_of(const void* at) { return alignment_of(reinterpret_cast<std::uintptr_t>(at)); }
+/// That of all matrices of the batch.
+std::uint32_t alignment_of(const device::Product::Factor& f, std::uint64_t batch) {
+  const auto at = reinterpret_cast<std::uintptr_t>(f.x.data);
+  return alignment_of(batch > 1 ? at | f.step * size_of(f.x.dtype) : at);
 }
 
 /// cuBLASLt's matrices are column-major: a row-major one is its own transpose there.
@@ -129,7 +135,8 @@ MatrixProducts::Key MatrixProducts::key_of(const device::Product& p) {
       p.c.step,
       alignment_of(p.a, p.batch),
       alignment_of(p.b, p.batch),
-      alignment_of(p.c, p.batch)};
+      alignment_of(p.c, p.batch),
+      alignment_of(p.bias.data)};
 }
 
 // Row-major C = op(A) op(B) is column-major C^T = op(B)^T op(A)^T: the factors change places, and a matrix that is
@@ -155,8 +162,16 @@ void MatrixProducts::multiply(const device::Product& p) {
                      p.batch);
   const Layout second(p.a.x.dtype, p.a.transposed ? p.rows : p.depth, p.a.transposed ? p.depth : p.rows, p.a, p.batch);
   const Layout result(p.c.x.dtype, p.columns, p.rows, p.c, p.batch);
+  const double alpha = p.alpha, beta = p.add ? 1.0 : 0.0;
+  const auto alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
+  const auto launch = [&](const cublasLtMatmulAlgo_t& algorithm) {
+    return cublasLtMatmul(handle_, description.get(), f64 ? static_cast<const void*>(&alpha) : &alpha32, p.b.x.data,
+                          first.get(), p.a.x.data, second.get(), f64 ? static_cast<const void*>(&beta) : &beta32,
+                          p.c.x.data, result.get(), p.c.x.data, result.get(), &algorithm, workspace_, workspace_size,
+                          stream_);
+  };
   const Key key = key_of(p);
-  auto found = chosen_.find(key);
+  const auto found = chosen_.find(key);
   if (found == chosen_.end()) {
     Preference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_size);
@@ -167,26 +182,24 @@ void MatrixProducts::multiply(const device::Product& p) {
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a, p.batch));
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c, p.batch));
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c, p.batch));
-    cublasLtMatmulHeuristicResult_t best{};
+    std::array<cublasLtMatmulHeuristicResult_t, algorithms_asked> best{};
     int count = 0;
-    const cublasStatus_t asked =
+    cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle_, description.get(), first.get(), second.get(), result.get(),
-                                       result.get(), preference.get(), 1, &best, &count);
-    if (asked != CUBLAS_STATUS_SUCCESS || count == 0) {
-      throw Error("cuBLASLt: no algorithm for [" + std::to_string(p.rows) + ", " + std::to_string(p.depth) +
-                  "] times [" + std::to_string(p.depth) + ", " + std::to_string(p.columns) + "] of " +
-                  std::string(name_of(p.a.x.dtype)) + " into " + std::string(name_of(p.c.x.dtype)) + ": " +
-                  cublasLtGetStatusString(asked));
+                                       result.get(), preference.get(), algorithms_asked, best.data(), &count);
+    // A proposed algorithm may still be refused when it is launched; nothing is computed then.
+    for (const cublasLtMatmulHeuristicResult_t& b : std::span(best).first(static_cast<std::size_t>(count))) {
+      status = b.state == CUBLAS_STATUS_SUCCESS ? launch(b.algo) : b.state;
+      if (status != CUBLAS_STATUS_SUCCESS) continue;
+      chosen_.emplace(key, b.algo);
+      return;
     }
-    found = chosen_.emplace(key, best.algo).first;
+    throw Error("cuBLASLt: no algorithm of " + std::to_string(count) + " for [" + std::to_string(p.rows) + ", " +
+                std::to_string(p.depth) + "] times [" + std::to_string(p.depth) + ", " + std::to_string(p.columns) +
+                "] of " + std::string(name_of(p.a.x.dtype)) + " into " + std::string(name_of(p.c.x.dtype)) + ": " +
+                cublasLtGetStatusString(status));
   }
-  const double alpha = p.alpha, beta = p.add ? 1.0 : 0.0;
-  const auto alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
-  require(
-      cublasLtMatmul(handle_, description.get(), f64 ? static_cast<const void*>(&alpha) : &alpha32, p.b.x.data,
-                     first.get(), p.a.x.data, second.get(), f64 ? static_cast<const void*>(&beta) : &beta32, p.c.x.data,
-                     result.get(), p.c.x.data, result.get(), &found->second, workspace_, workspace_size, stream_),
-      "multiply");
+  require(launch(found->second), "multiply");
 }
 
 }  // namespace orrery::cuda

@@ -10,8 +10,8 @@
 
 namespace orrery::cuda {
 
-/// Products by cuBLASLt on one stream. It asks cuBLASLt for an algorithm once for each shape and keeps it, so that a
-/// run repeats bit for bit.
+/// Products by cuBLASLt on one stream. It asks cuBLASLt for algorithms once for each shape and keeps the first that
+/// works, so that a run repeats bit for bit.
 class MatrixProducts {
  public:
   explicit MatrixProducts(cudaStream_t stream) : stream_(stream) {}
@@ -20,7 +20,7 @@ class MatrixProducts {
   MatrixProducts& operator=(const MatrixProducts&) = delete;
 
   /// Multiplies, with the bias where that has the result's type and is not f64 (the launcher adds others itself).
-  /// Throws Error where cuBLASLt has no algorithm.
+  /// Throws Error where none of cuBLASLt's algorithms works.
   void multiply(const device::Product&);
   [[nodiscard]] std::uint64_t workspace_bytes() const { return workspace_ == nullptr ? 0 : workspace_size; }
 
@@ -32,7 +32,9 @@ class MatrixProducts {
  private:
   /// The size that NVIDIA recommends for Hopper; enough for every algorithm there.
   static constexpr std::uint64_t workspace_size = std::uint64_t{32} << 20;
-  using Key = std::array<std::uint64_t, 20>;
+  /// How many algorithms cuBLASLt proposes for a shape; the first that it then launches is kept.
+  static constexpr int algorithms_asked = 8;
+  using Key = std::array<std::uint64_t, 21>;
   [[nodiscard]] static Key key_of(const device::Product&);
 
   cudaStream_t stream_;
