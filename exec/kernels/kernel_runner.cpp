@@ -14,7 +14,8 @@ using Bodies = std::array<cpu::HostKernel, kernel_kind_count>;
 /// One body for every kind.
 Bodies all_bodies() {
   Bodies bodies;
-  for (const auto topic : {cpu::activation_kernels,        cpu::adafactor_kernels,   cpu::flash_attention_kernels,
+  for (const auto topic : {cpu::activation_kernels,        cpu::adafactor_kernels,   cpu::adapter_kernels,
+                           cpu::flash_attention_kernels,
                            cpu::part_attention_kernels,    cpu::ring_scores_kernels, cpu::sink_attention_kernels,
                            cpu::unfused_attention_kernels, cpu::loss_kernels,        cpu::data_kernels,
                            cpu::dropout_kernels,           cpu::elementwise_kernels, cpu::embedding_kernels,
