@@ -135,7 +135,7 @@ class PlanVerb final : public Verb {
   SearchTask task_;
   std::uint32_t top_ = 3, threads_ = 0;
   std::optional<std::string> fabric_, routes_, tokens_;
-  std::vector<ForecastAnswer> forecasts_;  ///< of the plans found, where --tokens is given
+  std::vector<ForecastAnswer> forecasts_;   ///< of the plans found, where --tokens is given
   std::optional<SmallestMachine> machine_;  ///< of --smallest
   bool smallest_ = false;
   bool no_simulate_ = false, show_space_ = false, wide_ = false, verbose_ = false;

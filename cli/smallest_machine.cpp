@@ -39,9 +39,9 @@ SmallestMachine smallest_machine(const SearchQuestion& question, const SearchOpt
 std::string smallest_text(const SmallestMachine& found) {
   std::string out;
   for (const TriedMachine& t : found.tried) {
-    out += fmt::format("  {:>9}  {}{}\n", counted(t.gpus, "device"), t.fits ? "fits" : "no plan fits",
-                       t.memory.empty() ? "" : fmt::format(": {} {}", t.fits ? "the best needs" : "the best would need",
-                                                           t.memory));
+    out += fmt::format(
+        "  {:>9}  {}{}\n", counted(t.gpus, "device"), t.fits ? "fits" : "no plan fits",
+        t.memory.empty() ? "" : fmt::format(": {} {}", t.fits ? "the best needs" : "the best would need", t.memory));
   }
   const bool fits = !found.tried.empty() && found.tried.back().fits;
   if (!found.complete) return out + "Interrupted before a machine was found that fits.\n\n";

@@ -46,8 +46,8 @@ void check_adapters(const Plan& plan, const ModelSpec& model, const Workload& wo
   }
   if (matrices_of(model, *workload.adapters) == 0) {
     c.error(key, "adapters-matrices", "the model has no matrix that takes an adapter",
-            {fmt::format("matrices is {}; {} has a feed-forward part without a gate.", matrices_text(*workload.adapters),
-                         name),
+            {fmt::format("matrices is {}; {} has a feed-forward part without a gate.",
+                         matrices_text(*workload.adapters), name),
              "Its matrices are q, k, v, o, up and down."});
   }
   if (plan.tensor != TensorAlgorithm::one_d) {

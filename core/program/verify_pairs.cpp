@@ -121,8 +121,8 @@ class Pairs {
     int differentiated = 0, input_products = 0;  ///< forward products of computed inputs, and gradients of those inputs
     int dropped = 0;
     bool ends_at_table = false;  ///< the backward pass goes no further than to the stream
-    int added_inputs = 0;  ///< products that add to an input gradient, as a router's product does to its experts'
-                           ///< gradient
+    int added_inputs = 0;        ///< products that add to an input gradient, as a router's product does to its experts'
+                                 ///< gradient
   };
 
   void wrong(const char* code, const std::string& what) { f_.add(code, fmt::format("{} (class {})", what, class_)); }

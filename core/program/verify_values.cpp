@@ -219,7 +219,8 @@ class Values {
   /// to.
   [[nodiscard]] bool adds_part(const OpRun& run, const Kernel& k, const View& v) {
     if (gathers_parts(k)) return true;
-    return (k.kind == KernelKind::gemm || k.kind == KernelKind::adapter_forward) && new_partial(regions_, run, k, 2) == regions_.partial_of(run, v);
+    return (k.kind == KernelKind::gemm || k.kind == KernelKind::adapter_forward) &&
+           new_partial(regions_, run, k, 2) == regions_.partial_of(run, v);
   }
 
   /// The content of a product's operand, by which parts of one buffer are told from each other.

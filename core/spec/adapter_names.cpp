@@ -37,8 +37,6 @@ std::optional<std::uint8_t> matrices_listed(std::string_view list, std::string& 
   return matrices_named(names, unknown);
 }
 
-std::string matrices_help() {
-  return "The matrices are q, k, v, o, gate, up and down; all stands for all of them.";
-}
+std::string matrices_help() { return "The matrices are q, k, v, o, gate, up and down; all stands for all of them."; }
 
 }  // namespace orrery

@@ -24,16 +24,18 @@ inline constexpr std::array<AdaptedMatrix, adapted_matrix_count> adapted_matrice
 ///     W  frozen weights [in, out]          A  [in, r], starts normal with deviation 1 / sqrt(3 in)
 ///     r  rank                              B  [r, out], starts at 0
 ///
-/// Source: Hu et al., "LoRA: low-rank adaptation of large language models", ICLR 2022, section 4.1. The deviation is that
-/// of PEFT's kaiming_uniform(a = sqrt(5)), whose numbers are uniform.
-/// Leaves out: adapters of embedding, head and experts, dropout in front of A, magnitudes (DoRA).
+/// Source: Hu et al., "LoRA: low-rank adaptation of large language models", ICLR 2022, section 4.1. The deviation is
+/// that of PEFT's kaiming_uniform(a = sqrt(5)), whose numbers are uniform. Leaves out: adapters of embedding, head and
+/// experts, dropout in front of A, magnitudes (DoRA).
 struct Adapters {
   std::uint32_t rank = 16;
   double alpha = 32.0;
   std::uint8_t matrices = all_matrices;  ///< bits by AdaptedMatrix
 
   static constexpr std::uint8_t all_matrices = (1U << adapted_matrix_count) - 1;
-  static constexpr std::uint8_t bit(AdaptedMatrix m) { return static_cast<std::uint8_t>(1U << static_cast<unsigned>(m)); }
+  static constexpr std::uint8_t bit(AdaptedMatrix m) {
+    return static_cast<std::uint8_t>(1U << static_cast<unsigned>(m));
+  }
   [[nodiscard]] bool has(AdaptedMatrix m) const { return (matrices & bit(m)) != 0; }
   /// What the second factor's result is multiplied by.
   [[nodiscard]] double scale() const { return alpha / rank; }

@@ -10,8 +10,8 @@ namespace {
 /// Where a matrix's columns stand in the tensor that it is packed in, and where in the factors.
 struct Place {
   AdaptedMatrix matrix;
-  std::string tensor;                ///< "attention.qkv"
-  std::uint64_t number = 0;          ///< among the adapted matrices of the tensor
+  std::string tensor;                  ///< "attention.qkv"
+  std::uint64_t number = 0;            ///< among the adapted matrices of the tensor
   std::vector<std::uint64_t> columns;  ///< of the tensor, in its order
   std::vector<std::uint64_t> factor;   ///< of B, for each of these
 };
@@ -19,7 +19,8 @@ struct Place {
 std::vector<Place> places_of(const ModelSpec& m, const Adapters& adapters) {
   using enum AdaptedMatrix;
   std::vector<Place> places;
-  const auto pack = [&](const std::string& tensor, std::vector<AdaptedMatrix> of, auto&& matrix_of, std::uint64_t width) {
+  const auto pack = [&](const std::string& tensor, std::vector<AdaptedMatrix> of, auto&& matrix_of,
+                        std::uint64_t width) {
     const std::size_t first = places.size();
     for (const AdaptedMatrix a : of) {
       if (adapters.has(a)) places.push_back({a, tensor, places.size() - first, {}, {}});
@@ -34,17 +35,24 @@ std::vector<Place> places_of(const ModelSpec& m, const Adapters& adapters) {
     }
   };
   const std::uint64_t group = m.heads / m.kv_heads;
-  pack("attention.qkv", {q, k, v}, [&](std::uint64_t c) {
-    const std::uint64_t member = c / m.head_dim % (group + 2);
-    return member < group ? q : member == group ? k : v;
-  }, (m.heads + 2 * m.kv_heads) * m.head_dim);
-  pack("attention.out", {o}, [](std::uint64_t) { return o; }, m.hidden);
+  pack(
+      "attention.qkv", {q, k, v},
+      [&](std::uint64_t c) {
+        const std::uint64_t member = c / m.head_dim % (group + 2);
+        return member < group ? q : member == group ? k : v;
+      },
+      (m.heads + 2 * m.kv_heads) * m.head_dim);
+  pack(
+      "attention.out", {o}, [](std::uint64_t) { return o; }, m.hidden);
   if (is_gated(m.activation)) {
-    pack("ffn.up", {gate, up}, [&](std::uint64_t c) { return c < m.ffn ? gate : up; }, 2 * m.ffn);
+    pack(
+        "ffn.up", {gate, up}, [&](std::uint64_t c) { return c < m.ffn ? gate : up; }, 2 * m.ffn);
   } else {
-    pack("ffn.up", {up}, [](std::uint64_t) { return up; }, m.ffn);
+    pack(
+        "ffn.up", {up}, [](std::uint64_t) { return up; }, m.ffn);
   }
-  pack("ffn.down", {down}, [](std::uint64_t) { return down; }, m.hidden);
+  pack(
+      "ffn.down", {down}, [](std::uint64_t) { return down; }, m.hidden);
   return places;
 }
 

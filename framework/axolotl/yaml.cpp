@@ -177,7 +177,8 @@ void read_axolotl_yaml(LaunchReading& r) {
 
   if (r.text("adapter") == "lora") {
     r.take("adapter", "adapters are trained, and the weights stay as they are");
-    read_trainer_adapters(r, {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_linear", 8, false});
+    read_trainer_adapters(
+        r, {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_linear", 8, false});
   }
   const WeightStorage weights = read_precision(r, sharding);
   read_trainer_optimizer(r, "optimizer", weights);

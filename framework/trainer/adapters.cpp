@@ -17,18 +17,27 @@ struct Target {
   std::string_view name;
   std::string_view matrices;  ///< of plans, with commas between
 };
-constexpr std::array targets{
-    Target{"q_proj", "q"},          Target{"k_proj", "k"},
-    Target{"v_proj", "v"},          Target{"o_proj", "o"},
-    Target{"out_proj", "o"},        Target{"gate_proj", "gate"},
-    Target{"up_proj", "up"},        Target{"down_proj", "down"},
-    Target{"qkv_proj", "q,k,v"},    Target{"query_key_value", "q,k,v"},
-    Target{"c_attn", "q,k,v"},      Target{"Wqkv", "q,k,v"},
-    Target{"gate_up_proj", "gate,up"}, Target{"dense", "o"},
-    Target{"fc1", "up"},            Target{"fc2", "down"},
-    Target{"c_fc", "up"},           Target{"dense_h_to_4h", "up"},
-    Target{"dense_4h_to_h", "down"}, Target{"all", "all"},
-    Target{"all-linear", "all"}};
+constexpr std::array targets{Target{"q_proj", "q"},
+                             Target{"k_proj", "k"},
+                             Target{"v_proj", "v"},
+                             Target{"o_proj", "o"},
+                             Target{"out_proj", "o"},
+                             Target{"gate_proj", "gate"},
+                             Target{"up_proj", "up"},
+                             Target{"down_proj", "down"},
+                             Target{"qkv_proj", "q,k,v"},
+                             Target{"query_key_value", "q,k,v"},
+                             Target{"c_attn", "q,k,v"},
+                             Target{"Wqkv", "q,k,v"},
+                             Target{"gate_up_proj", "gate,up"},
+                             Target{"dense", "o"},
+                             Target{"fc1", "up"},
+                             Target{"fc2", "down"},
+                             Target{"c_fc", "up"},
+                             Target{"dense_h_to_4h", "up"},
+                             Target{"dense_4h_to_h", "down"},
+                             Target{"all", "all"},
+                             Target{"all-linear", "all"}};
 
 /// The names that a list, or a text with commas between, has.
 std::vector<std::string> names_of(const LaunchValue& v) {
@@ -103,7 +112,8 @@ void read_trainer_adapters(LaunchReading& r, const AdapterKeys& keys) {
     r.error(keys.rank, "adapters need a rank");
     return;
   }
-  if (const auto alpha = r.real(keys.alpha)) r.set(keys.alpha, "workload.adapters.alpha", fmt::format("{:.17g}", *alpha));
+  if (const auto alpha = r.real(keys.alpha))
+    r.set(keys.alpha, "workload.adapters.alpha", fmt::format("{:.17g}", *alpha));
   if (r.real(keys.dropout).value_or(0.0) > 0.0) {
     r.refuse(keys.dropout, "dropout in front of adapters is not in plans", "adapters without dropout");
   }

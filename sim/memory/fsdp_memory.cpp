@@ -154,10 +154,9 @@ void FsdpMemory::setup(MemoryPlayer& player) {
   memory_.walk(ranks_.setup, kept_, [&](bool alloc, std::uint64_t name, std::uint64_t bytes) {
     const TensorId id = memory_.tensor_of(name);
     const Buffer* b = id.own ? nullptr : &program_[id.instance.buffer];
-    const bool has_masters =
-        b != nullptr && std::any_of(persistent_.begin(), persistent_.end(), [&](BufferId p) {
-          return program_[p].role == Role::master && program_[p].parameters == b->parameters;
-        });
+    const bool has_masters = b != nullptr && std::any_of(persistent_.begin(), persistent_.end(), [&](BufferId p) {
+                               return program_[p].role == Role::master && program_[p].parameters == b->parameters;
+                             });
     if (b != nullptr && (b->role == Role::gradient || (b->role == Role::weight && has_masters))) return;
     if (b != nullptr && b->role == Role::moment) {
       moments_.push_back({name, bytes});

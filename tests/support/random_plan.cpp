@@ -341,7 +341,7 @@ void add_adapters(Draw& draw, PlannedRun& run) {
   p.states_tier = p.parameters_tier = p.activations_tier = OffloadTier::host;
   Adapters& a = run.workload.adapters.emplace();
   a.rank = draw.small(1, 5);
-  a.alpha = draw.of({1.0, 3.0, 16.0});
+  a.alpha = draw.of({0.5, 1.0, 1.5}) * a.rank;
   if (draw.once_in(3)) return;
   do {
     a.matrices = static_cast<std::uint8_t>(draw.in(1, Adapters::all_matrices));

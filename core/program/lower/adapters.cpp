@@ -18,7 +18,8 @@ ProductMatrices matrices_in(const State& c, std::string_view weight) {
 std::uint8_t adapted_in(const State& c, const ProductMatrices& matrices) {
   std::uint8_t bits = 0;
   for (std::size_t i = 0; i < matrices.of.size(); ++i) {
-    if (c.workload.adapters && c.workload.adapters->has(matrices.of[i])) bits = static_cast<std::uint8_t>(bits | 1U << i);
+    if (c.workload.adapters && c.workload.adapters->has(matrices.of[i]))
+      bits = static_cast<std::uint8_t>(bits | 1U << i);
   }
   return bits;
 }

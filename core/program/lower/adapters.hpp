@@ -15,9 +15,9 @@ namespace orrery::lowering {
 ///
 /// One A serves the matrices that stand side by side in a product (queries, keys and values; gate and up): it has r
 /// columns for each. Under tensor parallelism the factor between whole vectors is whole on every rank, and the other is
-/// cut as the product is: B by columns where the product widens, A by rows where it narrows. So u, or du, is a part of a
-/// sum over the tensor axis, and so is the gradient of the whole factor; what the layer sums anyway takes the rest along.
-/// Source: PEFT, src/peft/tuners/lora/tp_layer.py, which cuts the factors so.
+/// cut as the product is: B by columns where the product widens, A by rows where it narrows. So u, or du, is a part of
+/// a sum over the tensor axis, and so is the gradient of the whole factor; what the layer sums anyway takes the rest
+/// along. Source: PEFT, src/peft/tuners/lora/tp_layer.py, which cuts the factors so.
 class AdaptedProducts {
  public:
   /// Declares the narrow vectors of each adapted product. Their shapes are those of the stream's rows.
@@ -43,10 +43,10 @@ class AdaptedProducts {
 
 /// The matrices in a product, which is named by its weight.
 struct ProductMatrices {
-  std::vector<AdaptedMatrix> of;       ///< in the order of a block's members
-  std::uint64_t blocks = 1;            ///< on one rank
-  std::uint64_t first_members = 1;     ///< of the first matrix in a block
-  std::uint64_t width = 0;             ///< of a member, on one rank
+  std::vector<AdaptedMatrix> of;    ///< in the order of a block's members
+  std::uint64_t blocks = 1;         ///< on one rank
+  std::uint64_t first_members = 1;  ///< of the first matrix in a block
+  std::uint64_t width = 0;          ///< of a member, on one rank
 };
 [[nodiscard]] ProductMatrices matrices_in(const State&, std::string_view weight);
 /// Bits of those that have an adapter, by their place.

@@ -353,7 +353,8 @@ void factor_slices(TableBuilder& t, const State& c, bool whole_factors) {
     if (adapted == 0) continue;
     const auto matrices = static_cast<std::uint64_t>(std::popcount(adapted));
     const std::string_view name = weight;
-    const bool attention = name.starts_with("attention"), widens = name.ends_with("qkv.weight") || name.ends_with("up.weight");
+    const bool attention = name.starts_with("attention"),
+               widens = name.ends_with("qkv.weight") || name.ends_with("up.weight");
     const std::uint64_t wide = attention ? m.heads * m.head_dim : m.ffn;
     const std::uint64_t in = widens ? m.hidden : wide;
     // A is whole where the product widens, B where it narrows.

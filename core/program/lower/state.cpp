@@ -121,8 +121,8 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
     if (plan.mesh.size(axis) > 1) token_axes.axis[token_axes.count++] = axis;
   }
   sums_over_tensor =
-      sequence_parallel ||
-      (tensor > 1 && (!trains_weights() || model.query_key_norm == QueryKeyNorm::head || (model.mixture && model.mixture->expert_bias)));
+      sequence_parallel || (tensor > 1 && (!trains_weights() || model.query_key_norm == QueryKeyNorm::head ||
+                                           (model.mixture && model.mixture->expert_bias)));
   reduce_gradients = !token_axes.empty() || sums_over_tensor || two_way;
   clip = workload.clip_norm.has_value();
   scaled = workload.precision == Precision::fp16;
@@ -400,7 +400,8 @@ bool is_in(GradientPart part, const ParameterTable& table, const ParameterSegmen
 }
 
 bool tied_between_chunks(const State& c) {
-  return c.zero >= 2 && c.trains_weights() && (c.model.tied_embeddings || c.predictions > 0) && !c.tied_apart && c.map.chunks > 1;
+  return c.zero >= 2 && c.trains_weights() && (c.model.tied_embeddings || c.predictions > 0) && !c.tied_apart &&
+         c.map.chunks > 1;
 }
 
 bool is_copy(const State& c, BufferId b) {

@@ -169,7 +169,7 @@ struct HostStates {
 struct Module {
   std::uint32_t table = 0;  ///< index into Program::parameter_tables
   BufferId weights{};
-  BufferId gradients{};     ///< no_buffer, as those below, where the weights stay as they are
+  BufferId gradients{};   ///< no_buffer, as those below, where the weights stay as they are
   BufferId masters{};     ///< only with has_master_weights
   BufferId moments[2]{};  ///< optimizer_moments of them; Adafactor: the first
   BufferId scales{};      ///< of moments in fp8 and fp16

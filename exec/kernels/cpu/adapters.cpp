@@ -11,9 +11,9 @@ enum : std::size_t { inputs_at, factor_at, results_at };
 
 /// Neighbouring columns of one matrix.
 struct Piece {
-  std::uint64_t matrix;   ///< among the adapted ones
-  std::uint64_t column;   ///< of the results
-  std::uint64_t at;       ///< column of the factor
+  std::uint64_t matrix;  ///< among the adapted ones
+  std::uint64_t column;  ///< of the results
+  std::uint64_t at;      ///< column of the factor
   std::uint64_t columns;
 };
 
@@ -71,9 +71,8 @@ void backward_input(const Kernel& k, const Operands& o, const KernelContext& con
   T* du = result<T>(o[N::dx], results_at, false, *context.scratch);
   for_each_piece(k, [&](const Piece& p) {
     matrix(du + p.matrix * k.depth, k.rows, k.depth, width).noalias() +=
-        T(k.scale) *
-        (matrix(dy + p.column, k.rows, p.columns, k.columns) *
-         matrix(b + p.at, k.depth, p.columns, columns).transpose());
+        T(k.scale) * (matrix(dy + p.column, k.rows, p.columns, k.columns) *
+                      matrix(b + p.at, k.depth, p.columns, columns).transpose());
   });
   finish(o[N::dx], 0, o[N::dx].count, du);
 }
@@ -86,9 +85,8 @@ void backward_weight(const Kernel& k, const Operands& o, const KernelContext& co
   T* db = result<T>(o[N::dweights], results_at, true, *context.scratch);
   for_each_piece(k, [&](const Piece& p) {
     matrix(db + p.at, k.depth, p.columns, columns).noalias() +=
-        T(k.scale) *
-        (matrix(u + p.matrix * k.depth, k.rows, k.depth, width).transpose() *
-         matrix(dy + p.column, k.rows, p.columns, k.columns));
+        T(k.scale) * (matrix(u + p.matrix * k.depth, k.rows, k.depth, width).transpose() *
+                      matrix(dy + p.column, k.rows, p.columns, k.columns));
   });
   finish(o[N::dweights], 0, o[N::dweights].count, db);
 }

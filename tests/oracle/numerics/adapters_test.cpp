@@ -35,7 +35,8 @@ RandomRunLimits with_adapters() {
   return limits;
 }
 
-TEST_CASE("adapters' gradients and updates are the reference's under any plan, and nothing else changes", "[oracle][adapters]") {
+TEST_CASE("adapters' gradients and updates are the reference's under any plan, and nothing else changes",
+          "[oracle][adapters]") {
   const bool all = std::getenv("ORRERY_LONG_TESTS") != nullptr;
   std::map<std::string, int> seen;
   for (const std::uint64_t seed : seeds(1, all ? 400 : 40, with_adapters())) {

@@ -35,7 +35,9 @@ void for_each_plan(std::size_t count, Visit&& visit) {
 }
 
 /// Parameters of the frozen table's module, or of adapters.
-bool is_frozen(const Program& p, const Buffer& b) { return b.parameters && !of_adapters(p.parameter_tables[*b.parameters]); }
+bool is_frozen(const Program& p, const Buffer& b) {
+  return b.parameters && !of_adapters(p.parameter_tables[*b.parameters]);
+}
 
 }  // namespace
 

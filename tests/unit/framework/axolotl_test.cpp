@@ -106,11 +106,12 @@ TEST_CASE("Activations that axolotl offloads wait on the host, or on disk", "[fr
 
 TEST_CASE("What axolotl trains and plans do not have is diagnosed at its line, alone", "[framework][axolotl]") {
   const std::string base = "base_model: llama-3-8b\nsequence_len: 2048\nfoo: 1\n";  // foo is unknown
-  for (const char* line : {"adapter: qlora", "peft_use_dora: true", "rl: dpo", "reward_model: true", "load_in_4bit: true",
-                           "qat: {weight_dtype: "
-                           "int8}",
-                           "lisa_n_layers: 4", "processor_type: AutoProcessor", "unfrozen_parameters: [lm_head]",
-                           "relora: true", "diffusion: {noise_schedule: cosine}"}) {
+  for (const char* line :
+       {"adapter: qlora", "peft_use_dora: true", "rl: dpo", "reward_model: true", "load_in_4bit: true",
+        "qat: {weight_dtype: "
+        "int8}",
+        "lisa_n_layers: 4", "processor_type: AutoProcessor", "unfrozen_parameters: [lm_head]", "relora: true",
+        "diffusion: {noise_schedule: cosine}"}) {
     const Launched l = read(base + line + "\n");
     CAPTURE(line, render(l.diagnostics));
     CHECK_FALSE(l.run);

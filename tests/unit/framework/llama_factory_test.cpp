@@ -99,15 +99,14 @@ TEST_CASE("Adapters, other stages and files that train nothing are diagnosed alo
     const char* word;
   };
   const std::string head = "model_name_or_path: meta-llama/Meta-Llama-3-8B\ntemplate: llama3\n";
-  for (const Case& c :
-       {Case{head + "do_train: true\nstage: sft\nfinetuning_type: oft\n", "oft adapters"},
-        Case{head + "do_train: true\nstage: sft\nquantization_bit: 4\n", "few bits"},
-        Case{head + "do_train: true\nstage: dpo\nfinetuning_type: full\n", "dpo"},
-        Case{head + "do_train: true\nfinetuning_type: freeze\n", "part of the layers"},
-        Case{head + "do_train: true\nfinetuning_type: full\nuse_badam: true\n", "one block"},
-        Case{head + "infer_backend: vllm\n", "trains nothing"},
-        Case{head + "export_dir: out\nexport_size: 5\n", "trains nothing"},
-        Case{head + "do_train: false\nfinetuning_type: full\n", "trains nothing"}}) {
+  for (const Case& c : {Case{head + "do_train: true\nstage: sft\nfinetuning_type: oft\n", "oft adapters"},
+                        Case{head + "do_train: true\nstage: sft\nquantization_bit: 4\n", "few bits"},
+                        Case{head + "do_train: true\nstage: dpo\nfinetuning_type: full\n", "dpo"},
+                        Case{head + "do_train: true\nfinetuning_type: freeze\n", "part of the layers"},
+                        Case{head + "do_train: true\nfinetuning_type: full\nuse_badam: true\n", "one block"},
+                        Case{head + "infer_backend: vllm\n", "trains nothing"},
+                        Case{head + "export_dir: out\nexport_size: 5\n", "trains nothing"},
+                        Case{head + "do_train: false\nfinetuning_type: full\n", "trains nothing"}}) {
     const Launched l = read(c.text);
     CAPTURE(c.text, render(l.diagnostics));
     CHECK_FALSE(l.run);
