@@ -75,7 +75,7 @@ TEST_CASE("FLOPs of a Program with adapters on one rank are the convention's", "
   std::size_t met = 0;
   for_each_plan(200, [&](const PlannedRun& run, const Program& program) {
     if (run.plan.mesh.size(Axis::tensor) > 1 || run.plan.mesh.size(Axis::context) > 1) return;
-    if (recomputed_on(run.plan, 0) > 0 || run.plan.recompute != Recompute::none) return;
+    if (test::recomputed_on(run.plan, 0) > 0 || run.plan.recompute != Recompute::none) return;
     ++met;
     // Whole numbers below 2^53, and the visible part of attention is not counted: equal but for the last digits.
     CHECK(program_flops(program) == Approx(model_flops(run.model, run.workload)).epsilon(1e-12));
