@@ -19,6 +19,7 @@
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/search_question.hpp"
+#include "cli/smallest_machine.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
@@ -84,6 +85,8 @@ class PlanVerb final : public Verb {
     c.option(
         "--routes", routes_,
         "which of several ways a message takes through the fabric: by-destination (the default), hashed, rail-local");
+    c.flag("--smallest", smallest_,
+           "first find the fewest devices of the cluster's kind on which a plan fits, up to --gpus, or 1024");
     c.flag("--space", show_space_, "describe the space that would be searched, and stop");
     declare_machine(c, q.flags);
     declare_output(c, q.flags, "write the best plan here; with --space, the space");
@@ -92,6 +95,7 @@ class PlanVerb final : public Verb {
         "  orrery plan --model gpt3-175b --cluster dgx-a100 --gpus 128 --batch 256 --seq 2048 --export megatron\n"
         "  orrery plan --model llama-3-70b --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 --fabric "
         "dgx-h100-superpod\n"
+        "  orrery plan --model llama-3-70b --cluster dgx-h100 --batch 8 --seq 4096 --adapters 16 --smallest\n"
         "  orrery plan --model path/to/config.json --cluster dgx-a100 --gpus 16 --batch 64 --seq 2048 --top 3\n"
         "  orrery plan --model tiny-gpt --cluster local-cpu --gpus 4 --batch 16 --seq 128 --precision fp32 --json");
   }
@@ -100,6 +104,8 @@ class PlanVerb final : public Verb {
 
  private:
   void read();
+  /// Takes the smallest machine that fits.
+  void find_smallest(const SearchOptions&);
   PlannedRun planned(const Plan& plan, const std::string& name) const;
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
   /// The best placement on --fabric for the ranks of the best plan; empty where no plan was found or the search was
@@ -129,7 +135,9 @@ class PlanVerb final : public Verb {
   SearchTask task_;
   std::uint32_t top_ = 3, threads_ = 0;
   std::optional<std::string> fabric_, routes_, tokens_;
-  std::vector<ForecastAnswer> forecasts_;  ///< of the plans found, where --tokens is given
+  std::vector<ForecastAnswer> forecasts_;   ///< of the plans found, where --tokens is given
+  std::optional<SmallestMachine> machine_;  ///< of --smallest
+  bool smallest_ = false;
   bool no_simulate_ = false, show_space_ = false, wide_ = false, verbose_ = false;
 };
 
@@ -143,7 +151,16 @@ void PlanVerb::read() {
     d.error("cli.threads", "--threads is out of range",
             {fmt::format("It is {}; from 0 to 4096 is allowed.", threads_)});
   }
+  if (smallest_) {
+    require_none(d);
+    return;  // the machine is found first
+  }
   task_ = search_task(std::move(question_), std::move(d));
+}
+
+void PlanVerb::find_smallest(const SearchOptions& options) {
+  machine_ = smallest_machine(question_, options, question_.flags.gpus.value_or(1024));
+  task_ = std::move(*machine_->task);
 }
 
 PlannedRun PlanVerb::planned(const Plan& plan, const std::string& name) const { return planned_run(task_, plan, name); }
@@ -192,10 +209,10 @@ std::string launcher_text(const SearchSpace& space) {
 /// Says what is planned, and how it is priced.
 std::string PlanVerb::heading() const {
   std::string out =
-      fmt::format("{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\n", escaped(task_.model.name),
+      fmt::format("{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}{}\n", escaped(task_.model.name),
                   short_count(static_cast<double>(parameter_count(task_.model))), escaped(task_.cluster.name),
                   escaped(devices_text(task_.cluster)), task_.workload.global_batch, task_.workload.sequence_length,
-                  task_.question.precision, task_.question.optimizer);
+                  task_.question.precision, task_.question.optimizer, adapters_text(task_.model, task_.workload));
   if (const std::string unread = unread_text(task_.model); !unread.empty()) out += unread + "\n";
   out += fmt::format("software: {}\n", escaped(verbose_ ? describe(task_.calibration.software)
                                                         : describe_briefly(task_.calibration.software)));
@@ -242,7 +259,7 @@ std::string PlanVerb::rejected_text(const SearchResult& result) const {
 
 std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
-  std::string out = heading();
+  std::string out = machine_ ? smallest_text(*machine_) + heading() : heading();
   if (plans.empty() && result.complete) {
     const NearestFit fit = nearest_fit(task_.model, task_.workload, task_.cluster, task_.calibration.calibration,
                                        task_.headroom, task_.space.limits);
@@ -307,6 +324,7 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
     entry["simulated"] = found.simulated ? to_json(*found.simulated) : nlohmann::ordered_json(nullptr);
     json["plans"].push_back(std::move(entry));
   }
+  if (machine_) json["smallest"] = smallest_json(*machine_);
   json["framework"] = nullptr;
   if (const SearchSpace& space = task_.space; space.framework != nullptr) {
     json["framework"] = {{"name", space.framework->name}, {"assumed", space.assumed}};
@@ -359,6 +377,16 @@ std::optional<PlacementSearch> PlanVerb::place(const SearchResult& result, const
 
 int PlanVerb::run() {
   read();
+  SearchOptions options;
+  options.top = top_;
+  options.threads = threads_;
+  options.cancel = &interrupted();
+  catch_interrupt();
+  Progress progress;
+  options.progress = [&](const SearchProgress& p) {
+    progress.settled(p.phase, p.done, p.total, p.best ? "best so far " + short_text(*p.best, 3) : "");
+  };
+  if (smallest_) find_smallest(options);
   std::optional<Fabric> fabric;
   FabricRoutes routes;
   if (fabric_) {
@@ -374,16 +402,7 @@ int PlanVerb::run() {
     return status_fine;
   }
   require_output(task_.question.flags);
-  SearchOptions options;
-  options.top = top_;
-  options.threads = threads_;
   options.simulate = simulates();
-  options.cancel = &interrupted();
-  catch_interrupt();
-  Progress progress;
-  options.progress = [&](const SearchProgress& p) {
-    progress.settled(p.phase, p.done, p.total, p.best ? "best so far " + short_text(*p.best, 3) : "");
-  };
   const SearchResult result = search(task_, options);
   progress.clear();
   if (tokens_) forecast(result);

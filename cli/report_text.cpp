@@ -98,14 +98,24 @@ std::string interval_text(const Report& r) {
   return line("  eight runs in ten", step_range(r), note);
 }
 
+std::string adapters_text(const ModelSpec& model, const Workload& workload) {
+  if (!workload.adapters) return "";
+  const auto trained = static_cast<double>(adapter_parameter_count(model, *workload.adapters));
+  return fmt::format(
+      ", adapters of rank {} ({}; {} trained)", workload.adapters->rank,
+      workload.adapters->matrices == Adapters::all_matrices ? "all matrices" : matrices_text(*workload.adapters),
+      short_count(trained));
+}
+
 std::string heading_text(const PlannedRun& run) { return heading_text(run, CalibrationChoice{{}, "not used", {}, {}}); }
 
 std::string heading_text(const PlannedRun& run, const CalibrationChoice& prices) {
   const Workload& w = run.workload;
   std::string out = fmt::format("{}\n", run.plan.name.empty() ? "plan" : escaped(run.plan.name));
-  out += fmt::format("  model    {}, {} parameters; batch {} x {} tokens, {}{}, {}\n", escaped(run.model.name),
+  out += fmt::format("  model    {}, {} parameters; batch {} x {} tokens, {}{}, {}{}\n", escaped(run.model.name),
                      short_count(static_cast<double>(parameter_count(run.model))), w.global_batch, w.sequence_length,
-                     name_of(w.precision), w.master_weights ? "" : " without fp32 copies", name_of(w.optimizer.kind));
+                     name_of(w.precision), w.master_weights ? "" : " without fp32 copies", name_of(w.optimizer.kind),
+                     adapters_text(run.model, w));
   if (const std::string unread = unread_text(run.model); !unread.empty()) out += fmt::format("           {}\n", unread);
   if (run.cluster) {
     out += fmt::format("  machine  {}, {}; calibration: {}\n", escaped(run.cluster->name),

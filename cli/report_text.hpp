@@ -15,6 +15,9 @@ namespace orrery {
 /// The same where nothing is priced.
 [[nodiscard]] std::string heading_text(const PlannedRun&);
 
+/// ", adapters of rank 16 (q, v; 32.8 M trained)"; empty where all weights are trained.
+[[nodiscard]] std::string adapters_text(const ModelSpec&, const Workload&);
+
 /// Keys of a config.json that nothing here knows, "not read: swiglu_limit, use_mtp"; empty where there are none.
 [[nodiscard]] std::string unread_text(const ModelSpec&);
 

@@ -7,6 +7,7 @@
 #include "cli/memory_margin.hpp"
 #include "cli/plan_source.hpp"
 #include "core/plan/plan_check.hpp"
+#include "core/spec/adapter_names.hpp"
 #include "core/spec/model_level.hpp"
 #include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_check.hpp"
@@ -28,6 +29,24 @@ std::size_t place_of(const char* flag, const std::vector<std::string_view>& name
   return 0;
 }
 
+void read_adapters(const SearchQuestion& q, Workload& w, Diagnostics& d) {
+  if (q.adapters == 0 && q.adapter_matrices) {
+    d.error("cli.adapters", "--adapter-matrices needs --adapters", {"--adapters is the rank: 8, 16, 64."});
+  }
+  if (q.adapters == 0) return;
+  Adapters& a = w.adapters.emplace();
+  a.rank = q.adapters;
+  a.alpha = 2.0 * a.rank;
+  if (!q.adapter_matrices) return;
+  std::string unknown;
+  if (const auto matrices = matrices_listed(*q.adapter_matrices, unknown)) {
+    a.matrices = *matrices;
+  } else {
+    d.error("cli.adapters", fmt::format("--adapter-matrices: \"{}\" is no matrix that takes an adapter", unknown),
+            {matrices_help()});
+  }
+}
+
 void read_workload(SearchTask& task, Diagnostics& d) {
   const SearchQuestion& q = task.question;
   Workload& w = task.workload;
@@ -38,6 +57,7 @@ void read_workload(SearchTask& task, Diagnostics& d) {
   w.hidden_dropout = q.dropout;
   w.attention_dropout = q.dropout;
   if (q.clip_norm != 0.0) w.clip_norm = q.clip_norm;
+  read_adapters(q, w, d);
   if (!(q.clip_norm >= 0.0 && q.clip_norm <= 1e9)) {
     d.error("cli.clip-norm", "--clip-norm is out of range",
             {fmt::format("It is {}; above 0 and at most 1e9, or 0 for no clipping, is allowed.", q.clip_norm)});
@@ -85,6 +105,10 @@ void declare_search(Command& c, SearchQuestion& q) {
   c.choice("--optimizer", q.optimizer, strings(optimizer_names()), "");
   c.option("--dropout", q.dropout, "rate of all dropout");
   c.option("--clip-norm", q.clip_norm, "global gradient norm to clip at; 0: none");
+  c.option("--adapters", q.adapters,
+           "train low-rank adapters of this rank (LoRA), and leave the weights as they are; 0: train all weights",
+           {0, max_adapter_rank});
+  c.option("--adapter-matrices", q.adapter_matrices, "which matrices have one: q,k,v,o,gate,up,down, or all");
   c.choice("--objective", q.objective, {"step-time", "memory", "cost"}, "what to minimize");
   c.flag("--all", q.all, "the same as --for any");
   c.option("--only", q.only, "within these limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");

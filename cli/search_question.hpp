@@ -19,7 +19,9 @@ struct SearchQuestion {
   std::uint64_t batch = 0, sequence = 0;
   std::string precision = "bf16", optimizer = "adam", objective = "step-time", margin = "auto";
   double dropout = 0.0, clip_norm = 1.0;
-  std::optional<std::string> writer;  ///< of --export
+  std::uint32_t adapters = 0;                   ///< rank of adapters that are trained alone; 0: all weights are
+  std::optional<std::string> adapter_matrices;  ///< "q,v"; unset: all
+  std::optional<std::string> writer;            ///< of --export
   std::optional<std::string> only;
   bool all = false;
 };

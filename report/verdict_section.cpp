@@ -19,9 +19,10 @@ PageSection verdict_section(const ReportedPlan& p) {
   const Report& r = p.report;
   const Workload& w = p.run.workload;
   std::string body =
-      paragraph(fmt::format("{}, {} parameters, on {} ({}); batch {} x {} tokens", p.run.model.name,
+      paragraph(fmt::format("{}, {} parameters, on {} ({}); batch {} x {} tokens{}", p.run.model.name,
                             short_count(static_cast<double>(parameter_count(p.run.model))), p.run.cluster->name,
-                            devices_text(*p.run.cluster), w.global_batch, w.sequence_length));
+                            devices_text(*p.run.cluster), w.global_batch, w.sequence_length,
+                            w.adapters ? fmt::format("; adapters of rank {} are trained", w.adapters->rank) : ""));
   body += paragraph((r.fits ? "It " : "It does not fit: ") + p.verdict + ".", r.fits ? "good" : "bad");
   body += "<div class=\"cards\">\n";
   body += card(p.step_time, "step time", p.interval.empty() ? "" : p.interval + " in eight of ten measured cases");

@@ -53,7 +53,9 @@ class Expression {
     }
     switch (trained_weights(run_)) {
       case TrainedWeights::all: break;
-      case TrainedWeights::few: return refuse("fine-tuning of a few weights is not modelled");
+      case TrainedWeights::few:
+        if (!trains_plain_adapters(run_)) return refuse("adapters of weights in few bits, and DoRA, are not modelled");
+        break;
       case TrainedWeights::unclear:
         return refuse(fmt::format("whether all weights are trained is not clear: \"{}\"", run_.notes));
     }
@@ -227,6 +229,10 @@ class Expression {
     // Megatron-LM of 2021 and 2022 adds bf16 gradients up in fp32, fp16 ones in fp16.
     if (w.precision == Precision::bf16 && framework_->attention == AttentionKernel::unfused) {
       w.gradient_dtype = DType::f32;
+    }
+    if (trained_weights(run_) == TrainedWeights::few) {
+      w.adapters = framework_->adapters;
+      filled("adapters");
     }
     w.clip_norm = 1.0;
     w.hidden_dropout = framework_->dropout;

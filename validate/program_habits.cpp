@@ -15,6 +15,10 @@ constexpr WeightGradients placeholders = WeightGradients::placeholders;
 constexpr CrossEntropy plain = CrossEntropy::plain;
 constexpr StateLayout contiguous = StateLayout::contiguous;
 
+/// NeMo's recipes for measured speed adapt the product that makes queries, keys and values alone ("linear_qkv").
+constexpr Adapters nemo_adapters{
+    16, 32.0, Adapters::bit(AdaptedMatrix::q) | Adapters::bit(AdaptedMatrix::k) | Adapters::bit(AdaptedMatrix::v)};
+
 /// By FrameworkRule.
 //  name                attention dropout f32    overlap states vocabulary zero sp
 //  (recompute, context, weight gradients, cross-entropy, product libraries, expandable segments, states, interleaves)
@@ -28,8 +32,26 @@ constexpr std::array<ProgramHabits, 18> all_habits = {{
      contiguous},
     {"Megatron-DeepSpeed", unfused, 0.1, false, false, false, 50304, 1, false},
     {"Megatron-DeepSpeed", unfused, 0.1, false, false, false, 250880, 1, false},
-    {"NeMo", flash, 0.0, false, true, true, 51200, 1, true, false, ring, WeightGradients::in_place,
-     CrossEntropy::in_place, 0, false, StateLayout::listed, true},
+    {"NeMo",
+     flash,
+     0.0,
+     false,
+     true,
+     true,
+     51200,
+     1,
+     true,
+     false,
+     ring,
+     WeightGradients::in_place,
+     CrossEntropy::in_place,
+     0,
+     false,
+     StateLayout::listed,
+     true,
+     true,
+     true,
+     nemo_adapters},
     {.name = "llm-foundry",
      .gradients_in_f32 = true,
      .vocabulary = 50368,

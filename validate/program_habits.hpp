@@ -40,6 +40,7 @@ struct ProgramHabits {
   bool interleaves = false;
   bool selective_is_attention = true;  ///< "selective" recomputation is Megatron-LM's, of the attention core
   bool memory_known = true;  ///< false: what it holds beside the Program's tensors is not modelled, and not compared
+  Adapters adapters = {};    ///< of runs that train a few weights: tables give neither rank nor matrices
 };
 
 /// The rule of the row's framework cell; null where the cell is not understood (read_framework).

@@ -67,4 +67,9 @@ TrainedWeights trained_weights(const MeasuredRun& run) {
   return few || elsewhere_few ? TrainedWeights::unclear : TrainedWeights::all;
 }
 
+bool trains_plain_adapters(const MeasuredRun& run) {
+  const std::string text = lower_case(run.notes + "; " + run.model + "; " + run.citation + "; " + run.id);
+  return !names_any(text, std::array<std::string_view, 2>{"qlora", "dora"});
+}
+
 }  // namespace orrery

@@ -12,4 +12,7 @@ enum class TrainedWeights { all, few, unclear };
 /// citation and the id decide; it is unclear where these name both or neither.
 [[nodiscard]] TrainedWeights trained_weights(const MeasuredRun&);
 
+/// Whether the few weights are adapters beside 16-bit weights, and not QLoRA's or DoRA's.
+[[nodiscard]] bool trains_plain_adapters(const MeasuredRun&);
+
 }  // namespace orrery

@@ -53,6 +53,17 @@ bool put_optimizer(PlannedRun& run, std::uint64_t value, std::string&) {
   return true;
 }
 
+bool put_adapters(PlannedRun& run, std::uint64_t value, std::string&) {
+  std::optional<Adapters>& adapters = run.workload.adapters;
+  if (value == 0) return adapters.reset(), true;
+  Adapters other = adapters.value_or(Adapters{});
+  // The scale of what adapters add stays as it is.
+  other.alpha *= static_cast<double>(value) / other.rank;
+  other.rank = static_cast<std::uint32_t>(value);
+  adapters = other;
+  return true;
+}
+
 }  // namespace
 
 std::vector<Dimension> run_dimensions() {
@@ -129,6 +140,30 @@ std::vector<Dimension> run_dimensions() {
        .usual = static_cast<std::uint64_t>(Optimizer{}.kind),
        .get = [](const PlannedRun& run) { return static_cast<std::uint64_t>(run.workload.optimizer.kind); },
        .put = put_optimizer},
+      {.key = "workload.adapters.rank",
+       .aliases = {"adapters"},
+       .group = DimensionGroup::workload,
+       .kind = count,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Adapters' rank"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor",
+                                 "Low-rank adapters are trained in place of the weights; 0 trains all weights."),
+       .least = 0,
+       .most = max_adapter_rank,
+       .usual = 0,
+       .get = [](const PlannedRun& run) -> std::uint64_t {
+         return run.workload.adapters ? run.workload.adapters->rank : 0;
+       },
+       .put = put_adapters,
+       .values =
+           [](const PlannedRun&) {
+             std::vector<std::uint64_t> ranks = doublings(8, 128);
+             ranks.insert(ranks.begin(), 0);
+             return ranks;
+           },
+       .applies =
+           [](const PlannedRun& run) {
+             return run.model.architecture == Architecture::decoder && !run.model.mixture && !run.model.latent;
+           }},
   };
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/counted.hpp"
+#include "core/plan/adapters_check.hpp"
 #include "core/plan/architecture_check.hpp"
 #include "core/plan/check_context.hpp"
 #include "core/plan/chunk_check.hpp"
@@ -521,6 +522,7 @@ void check(const Plan& plan, const ModelSpec& model, const Workload& workload, c
   }
   check_architecture(plan, model, workload, out);
   check_predictions(plan, model, workload, out);
+  check_adapters(plan, model, workload, out);
   if (mesh && specs) {
     check_tensor(c);
     check_context(plan, model, workload, out);

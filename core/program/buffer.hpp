@@ -39,6 +39,7 @@ struct ParameterSegment {
 
 /// Layout of one module's parameters as one flat array. The modules are "layer", "embedding" and "head"; models with
 /// two kinds of layers have "layer.dense" beside "layer", and "prediction" brings the stream into a prediction module.
+/// Where adapters are trained, "layer.adapters" has them, and the other modules have weights alone.
 /// Weights, gradients, masters and moments share this layout.
 struct ParameterTable {
   std::string module;
@@ -104,6 +105,8 @@ struct Buffer {
 
 /// Whether every layer, or every layer of one kind, has such a module.
 [[nodiscard]] bool of_layers(const ParameterTable&);
+/// Whether these are adapters' parameters, beside those of a layer that stay as they are.
+[[nodiscard]] bool of_adapters(const ParameterTable&);
 
 /// Full name of a parameter: "layers.3.ffn.up.weight", "embedding.word.weight".
 /// A slice of another module that begins with "embedding." is the last stage's

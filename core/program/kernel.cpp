@@ -1,5 +1,7 @@
 #include "core/program/kernel.hpp"
 
+#include <bit>
+
 #include "core/base/diagnostics.hpp"
 #include "core/program/kernel_table.hpp"
 #include "core/program/sight.hpp"
@@ -74,6 +76,14 @@ KernelFlops product_flops(double rows, double columns, double depth) {
 
 }  // namespace
 
+std::uint32_t adapted_matrices_of(const Kernel& k) { return static_cast<std::uint32_t>(std::popcount(k.site)); }
+
+std::uint64_t adapted_columns_of(const Kernel& k) {
+  const std::uint32_t first = (k.site & 1U) != 0 ? k.heads - (k.batch - 1) : 0;
+  const std::uint32_t others = adapted_matrices_of(k) - (k.site & 1U);
+  return std::uint64_t{k.kv_heads} * (first + others) * k.head_dim;
+}
+
 KernelFlops flops_of(const Kernel& k) {
   const auto rows = static_cast<double>(k.rows), columns = static_cast<double>(k.columns);
   const auto depth = static_cast<double>(k.depth);
@@ -81,6 +91,7 @@ KernelFlops flops_of(const Kernel& k) {
   switch (how) {
     case Arithmetic::none: return {};
     case Arithmetic::product: return product_flops(rows, columns, depth);
+    case Arithmetic::adapter_product: return product_flops(rows, static_cast<double>(adapted_columns_of(k)), depth);
     case Arithmetic::expert_product: return product_flops(k.parameter, columns, k.options.transpose_a ? rows : depth);
     case Arithmetic::attention_forward:
     case Arithmetic::attention_backward:

@@ -61,8 +61,16 @@ enum class KernelKind : std::uint8_t {
 
   // C[rows, columns] (=, +=) op(A)[rows, depth] op(B)[depth, columns] (+ bias[columns])
   gemm,
-  bias_forward,   ///< rows, columns: x += bias on every row
-  bias_backward,  ///< rows, columns: column sums
+  // Second factors of adapters, beside a product whose row of results is kv_heads blocks of `heads` members, each
+  // head_dim wide: packed qkv; [2, f] of a gated feed-forward part; one member. The product is of `batch` matrices, of
+  // which all but the first have one member of a block, the last ones. The matrices whose bits `site` has are adapted:
+  // a
+  // row of u has depth numbers for each, a row of B (depth of them) the columns of their members. scale is alpha / r.
+  adapter_forward,          ///< y += scale u B
+  adapter_backward_input,   ///< du = scale dy B^T
+  adapter_backward_weight,  ///< dB += scale u^T dy
+  bias_forward,             ///< rows, columns: x += bias on every row
+  bias_backward,            ///< rows, columns: column sums
 
   // Attention on packed qkv[T, kv_heads, heads/kv_heads + 2, head_dim]: queries of
   // the group, then its key, then its value.  batch sequences of rows/batch tokens.
@@ -270,6 +278,9 @@ struct KernelFlops {
   double executed = 0.0;
 };
 [[nodiscard]] KernelFlops flops_of(const Kernel&);
+/// Of an adapter's kernel: its adapted matrices, and the columns of results that are theirs.
+[[nodiscard]] std::uint32_t adapted_matrices_of(const Kernel&);
+[[nodiscard]] std::uint64_t adapted_columns_of(const Kernel&);
 /// Products of ring self-attention: multiply-adds for each pair of query and key; 0 for other kinds.
 [[nodiscard]] std::uint32_t score_width(const Kernel&);
 /// FLOPs that the busiest rank executes, where ranks differ (a causal mask cut into contiguous pieces); `executed` is

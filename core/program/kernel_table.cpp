@@ -110,6 +110,12 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
 
     row(K::gemm, "gemm", W::gemm, KernelTraits{.arithmetic = A::product, .gpu = true}, r(N::a, rows_depth),
         r(N::b, depth_columns), wa(N::c, all), r(N::bias, columns, When::bias)),
+    row(K::adapter_forward, "adapter_forward", W::gemm, host_arithmetic(A::adapter_product), r(N::x, adapter_inputs),
+        r(N::weight, adapter_factor), a(N::y, all)),
+    row(K::adapter_backward_input, "adapter_backward_input", W::gemm, host_arithmetic(A::adapter_product),
+        r(N::dy, all), r(N::weight, adapter_factor), w(N::dx, adapter_inputs)),
+    row(K::adapter_backward_weight, "adapter_backward_weight", W::gemm, host_arithmetic(A::adapter_product),
+        r(N::x, adapter_inputs), r(N::dy, all), a(N::dweights, adapter_factor)),
     row(K::bias_forward, "bias_forward", W::elementwise, gpu, r(N::bias, columns), a(N::x, all)),
     row(K::bias_backward, "bias_backward", W::elementwise, gpu, r(N::dy, all), a(N::dbias, columns)),
 

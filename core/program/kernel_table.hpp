@@ -72,6 +72,7 @@ class OperandList {
 enum class Arithmetic : std::uint8_t {
   none,  ///< not counted by convention, priced by bytes
   product,
+  adapter_product,
   expert_product,
   attention_forward,  ///< of whole sequences
   attention_backward,

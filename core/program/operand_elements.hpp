@@ -28,6 +28,10 @@ inline double batch_columns(const Kernel& k) { return batch(k) * columns(k); }
 inline double expert_rows(const Kernel& k) { return k.options.transpose_a ? depth(k) : rows(k); }
 inline double expert_results(const Kernel& k) { return all(k) * (k.options.transpose_a ? batch(k) : 1.0); }
 
+// Adapters.
+inline double adapter_inputs(const Kernel& k) { return rows_depth(k) * adapted_matrices_of(k); }
+inline double adapter_factor(const Kernel& k) { return depth(k) * static_cast<double>(adapted_columns_of(k)); }
+
 // Attention.
 inline double value_width(const Kernel& k) { return k.value_dim > 0 ? k.value_dim : k.head_dim; }
 inline double key_value(const Kernel& k) { return k.kv_heads * (k.head_dim + value_width(k)); }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/program/flat_parts.hpp"
+#include "core/program/kernel_table.hpp"
 #include "core/program/verify_parts.hpp"
 
 namespace orrery::verifying {
@@ -30,6 +31,8 @@ constexpr Pair pairs[] = {{Kind::layer_norm_forward, Kind::layer_norm_backward_i
                           {Kind::rms_norm_forward, Kind::rms_norm_backward_weight},
                           {Kind::query_key_norm_forward, Kind::query_key_norm_backward_input},
                           {Kind::query_key_norm_forward, Kind::query_key_norm_backward_weight},
+                          {Kind::adapter_forward, Kind::adapter_backward_input},
+                          {Kind::adapter_forward, Kind::adapter_backward_weight},
                           {Kind::rope_forward, Kind::rope_backward},
                           {Kind::latent_heads_forward, Kind::latent_heads_backward},
                           {Kind::attention_unfused_forward, Kind::attention_unfused_backward},
@@ -81,6 +84,9 @@ class Pairs {
       resident_.emplace(*b.parameters,
                         instance_of(p_, alloc->what, alloc->layer_shift, run.layer, run.microbatch).layer);
     });
+    for (const Buffer& b : p_.buffers) {
+      if (b.role == Role::gradient && b.parameters) trained_.insert(*b.parameters);
+    }
     for (std::uint32_t b = 0; b < p_.buffers.size(); ++b) {
       if (p_.buffers[b].role == Role::gradient && !kept.contains(b)) passed_on_.insert(b);
     }
@@ -114,8 +120,9 @@ class Pairs {
     int products = 0, weight_products = 0;
     int differentiated = 0, input_products = 0;  ///< forward products of computed inputs, and gradients of those inputs
     int dropped = 0;
-    int added_inputs = 0;  ///< products that add to an input gradient, as a router's product does to its experts'
-                           ///< gradient
+    bool ends_at_table = false;  ///< the backward pass goes no further than to the stream
+    int added_inputs = 0;        ///< products that add to an input gradient, as a router's product does to its experts'
+                                 ///< gradient
   };
 
   void wrong(const char* code, const std::string& what) { f_.add(code, fmt::format("{} (class {})", what, class_)); }
@@ -213,11 +220,16 @@ class Pairs {
       return;
     }
     ++r.all[index(k.kind)];
-    if (k.options.unweighted) count_weightless(r, k.kind);
+    const bool norm = k.kind == Kind::layer_norm_forward || k.kind == Kind::rms_norm_forward ||
+                      k.kind == Kind::query_key_norm_forward;
+    if (k.options.unweighted || (norm && !is_trained(view(run, 1)))) count_weightless(r, k.kind);
+    if (k.kind == Kind::position_forward && !is_trained(view(run, 1))) --r.all[index(k.kind)];
     const bool takes_bias = k.kind == Kind::gemm || k.kind == Kind::expert_gemm || k.kind == Kind::residual_forward;
-    r.biased += k.kind == Kind::bias_forward || (takes_bias && k.options.bias) ? 1 : 0;
+    if (k.kind == Kind::bias_forward || (takes_bias && k.options.bias)) {
+      r.biased += is_trained(view(run, OperandPlaces(k, run.op->views.count)[OperandName::bias])) ? 1 : 0;
+    }
     if (k.kind == Kind::gemm || k.kind == Kind::expert_gemm) {
-      r.products += k.pass == Pass::forward ? 1 : 0;
+      r.products += k.pass == Pass::forward && is_trained(view(run, 1)) ? 1 : 0;
       r.weight_products += k.pass == Pass::weight_gradient ? 1 : 0;
       const bool adds = k.kind == Kind::gemm && view(run, 2).use == View::Use::accumulate;
       r.added_inputs +=
@@ -229,7 +241,10 @@ class Pairs {
       r.differentiated += k.pass == Pass::forward && !of_data ? 1 : 0;
       r.input_products += k.pass == Pass::input_gradient ? 1 : 0;
     }
-    if ((k.kind == Kind::residual_forward && k.options.dropout) || k.kind == Kind::dropout_forward) ++r.dropped;
+    // Nobody needs the gradient in front of a word table that stays as it is.
+    if (k.kind == Kind::embed_forward && !is_trained(view(run, 1))) r.ends_at_table = true;
+    const bool drops = (k.kind == Kind::residual_forward && k.options.dropout) || k.kind == Kind::dropout_forward;
+    if (drops && !(k.kind == Kind::dropout_forward && r.ends_at_table)) ++r.dropped;
     trains_ = trains_ || k.pass == Pass::weight_gradient;
     if (k.kind == Kind::cross_entropy_loss) lost_means_.emplace(index(view(run, 4).buffer), view(run, 4).offset);
     if (k.kind == Kind::mean_loss) lost_means_.erase({index(view(run, 0).buffer), view(run, 0).offset});
@@ -240,9 +255,7 @@ class Pairs {
   /// Whether some buffer holds the gradient of the view's table.
   [[nodiscard]] bool is_trained(const View& v) const {
     const auto& table = p_[v.buffer].parameters;
-    if (!table) return true;  // gathered from the table's parts
-    return std::any_of(p_.buffers.begin(), p_.buffers.end(),
-                       [&](const Buffer& b) { return b.role == Role::gradient && b.parameters == table; });
+    return !table || trained_.contains(*table);  // without a table it is gathered from the table's parts
   }
 
   /// Gradients go to the host for its update, and the updated weights come back.
@@ -434,6 +447,7 @@ class Pairs {
   std::map<Instance, Cover> summed_;              ///< what Adafactor's sums cover
   std::map<Instance, bool> added_;
   std::set<std::uint32_t> passed_on_;
+  std::set<std::uint32_t> trained_;  ///< tables whose gradient some buffer holds
   std::map<Instance, Cover> pending_;
   bool trains_ = false, clips_ = false, advanced_ = false, early_ = false;
   std::set<std::uint32_t> router_gradients_;                      ///< buffers that gates_backward writes

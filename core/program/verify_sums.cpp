@@ -32,6 +32,27 @@ bool gathers_parts(const Kernel& k) {
 
 namespace {
 
+/// The table of adapters whose parameters, or gradients of them, the view has; null otherwise.
+bool is_of_adapters(const Program& p, const View& v) {
+  const auto& table = p[v.buffer].parameters;
+  return table && of_adapters(p.parameter_tables[*table]);
+}
+
+}  // namespace
+
+bool is_narrow_part(const Program& p, const OpRun& run, const Kernel& k, std::uint32_t i) {
+  switch (k.kind) {
+    case KernelKind::adapter_forward:
+    case KernelKind::adapter_backward_weight: return i == 0;
+    case KernelKind::gemm:
+      if (k.pass == Pass::input_gradient) return i == 0 && is_of_adapters(p, view(run, 1));
+      return k.pass == Pass::weight_gradient && i == 1 && is_of_adapters(p, view(run, 2));
+    default: return false;
+  }
+}
+
+namespace {
+
 bool is_factored(KernelKind kind) {
   return kind == KernelKind::adafactor_squares || kind == KernelKind::adafactor_moments;
 }
@@ -57,7 +78,9 @@ AxisBits parts_of_segment(const Program& p, const View& g, bool each_expert = fa
 
 }  // namespace
 
-AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::uint32_t i) {
+namespace {
+
+AxisBits made_partial(Regions& regions, const OpRun& run, const Kernel& k, std::uint32_t i) {
   const Program& p = regions.program();
   const View& target = view(run, i);
   switch (k.kind) {
@@ -66,6 +89,9 @@ AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::u
           s != nullptr && p[view(run, 1).buffer].role == Role::weight) {
         return k.options.transpose_b ? sums(p, s->shard, 1, Shard::max_dims) : sums(p, s->shard, 0, 1);
       }
+      break;
+    case KernelKind::adapter_backward_input:
+      if (const ParameterSlice* s = slice_of(p, view(run, 1))) return sums(p, s->shard, 1, Shard::max_dims);
       break;
     case KernelKind::expert_gemm:  // the first dimension counts experts
       if (const ParameterSlice* s = slice_of(p, view(run, 1));
@@ -174,6 +200,18 @@ AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::u
     if (s != nullptr) return static_cast<AxisBits>(tokens & ~own);
   }
   return 0;
+}
+
+}  // namespace
+
+AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::uint32_t i) {
+  AxisBits partial = made_partial(regions, run, k, i);
+  for (std::uint32_t j = 0; j < run.op->views.count; ++j) {
+    if (is_narrow_part(regions.program(), run, k, j)) {
+      partial = static_cast<AxisBits>(partial | regions.partial_of(run, view(run, j)));
+    }
+  }
+  return partial;
 }
 
 AxisBits reduced(Regions& regions, const OpRun& run, const View& from, const View& to, AxisBits group) {

@@ -199,7 +199,9 @@ class Values {
       }
     }
     // A sum of rows, each times a number, is as partial as the rows are.
-    if (c != nullptr && takes_partial(run.block->kernels[c->kernel], static_cast<std::uint32_t>(&v - &view(run, 0))))
+    const auto place = static_cast<std::uint32_t>(&v - &view(run, 0));
+    if (c != nullptr && (takes_partial(run.block->kernels[c->kernel], place) ||
+                         is_narrow_part(p_, run, run.block->kernels[c->kernel], place)))
       return;
     // Adding one more part keeps a sum partial.
     const AxisBits partial = regions_.partial_of(run, v);
@@ -217,7 +219,8 @@ class Values {
   /// to.
   [[nodiscard]] bool adds_part(const OpRun& run, const Kernel& k, const View& v) {
     if (gathers_parts(k)) return true;
-    return k.kind == KernelKind::gemm && new_partial(regions_, run, k, 2) == regions_.partial_of(run, v);
+    return (k.kind == KernelKind::gemm || k.kind == KernelKind::adapter_forward) &&
+           new_partial(regions_, run, k, 2) == regions_.partial_of(run, v);
   }
 
   /// The content of a product's operand, by which parts of one buffer are told from each other.

@@ -54,6 +54,10 @@ double model_flops(const ModelSpec& m, const Workload& w) {
   const double head = 2.0 * real(m.hidden) * real(m.vocabulary);
   double keys = 0.0;  // that queries of all layers meet, mean over positions
   for (std::uint64_t l = 0; l < m.layers; ++l) keys += mean_keys(m, w, l);
+  if (w.adapters) {  // of dense decoders
+    const double products = real(m.layers) * projections + feed_forward + head;
+    return tokens * (2.0 * products + 3.0 * keys * core + 6.0 * real(adapter_parameter_count(m, *w.adapters)));
+  }
   double layers = 3.0 * tokens * (real(m.layers) * projections + keys * core + feed_forward);
   if (m.prediction_modules > 0) {
     double one = dense;

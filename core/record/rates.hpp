@@ -19,6 +19,10 @@ namespace orrery {
 ///
 /// A prediction module adds a layer, its projection and another head: 3 T (layer + 4 h^2 + 2 h V).
 ///
+/// Where adapters are trained in place of the weights, products with frozen weights count twice (forward, and the
+/// gradient of the input), not three times: F = T (4 P + 12 L s a d + 6 P_a) with P weights of the layers' products and
+/// the head's, P_a of adapters.
+///
 /// 2 per multiply-add, backward twice forward, full (not causal) attention, LM
 /// head counted, no recomputation.  For GPT (f = 4 h, a d = h) this is
 /// 72 T L h^2 (1 + s / 6 h + V / 12 h L): Korthikanti et al., "Reducing

@@ -7,6 +7,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/base/dtype.hpp"
+#include "core/spec/adapters.hpp"
 
 namespace orrery {
 
@@ -91,6 +92,8 @@ struct Workload {
   double loss_scale = 65536.0;             ///< fp16: initial loss scale, halved on overflow
   std::uint64_t loss_scale_window = 1000;  ///< fp16: steps without overflow until it doubles
   Routing routing;
+  /// Trained in place of the weights, which stay as they are; unset: all weights are trained.
+  std::optional<Adapters> adapters;
   /// Weight of the mean loss of the prediction modules beside the model's own; unset: usual_prediction_loss_weight.
   std::optional<double> prediction_loss_weight;
   std::uint64_t seed = 1;

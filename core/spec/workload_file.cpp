@@ -1,3 +1,4 @@
+#include "core/spec/adapter_names.hpp"
 #include "core/spec/data_file.hpp"
 #include "core/spec/mixture_file.hpp"
 #include "core/spec/spec_check.hpp"
@@ -52,6 +53,36 @@ void read_schedule(TomlTable t, LearningRateSchedule& s) {
   t.finish();
 }
 
+void read_adapters(TomlTable t, Workload& w) {
+  Adapters a;
+  t.read("rank", a.rank, {1, max_adapter_rank});
+  a.alpha = 2.0 * a.rank;
+  t.read("alpha", a.alpha, {0.0, 1e6, true}, Need::optional);
+  std::vector<std::string> names;
+  if (t.read("matrices", names, adapted_matrix_count, Need::optional)) {
+    std::string unknown;
+    const std::optional<std::uint8_t> matrices = matrices_named(names, unknown);
+    if (!matrices) {
+      const std::string what =
+          names.empty() ? "adapters need a matrix" : "\"" + unknown + "\" is no matrix that takes an adapter";
+      t.error("matrices", "workload.adapters", what, {matrices_help()});
+    }
+    a.matrices = matrices.value_or(a.matrices);
+  }
+  t.finish();
+  w.adapters = a;
+}
+
+void write_adapters(TomlWriter& out, const Adapters& a, const std::string& path) {
+  out.table(path).whole("rank", a.rank).number("alpha", a.alpha);
+  std::vector<std::string> names;
+  for (const AdaptedMatrix m : adapted_matrices) {
+    if (a.matrices != Adapters::all_matrices && a.has(m)) names.emplace_back(name_of(m));
+  }
+  if (names.empty()) names.emplace_back("all");
+  out.texts("matrices", names);
+}
+
 }  // namespace
 
 std::optional<Workload> read_workload(TomlTable& t) {
@@ -69,6 +100,7 @@ std::optional<Workload> read_workload(TomlTable& t) {
   read_moment_dtype(t, w);
   if (std::optional<TomlTable> o = t.table("optimizer", Need::optional)) read_optimizer(*o, w.optimizer);
   if (std::optional<TomlTable> s = t.table("schedule", Need::optional)) read_schedule(*s, w.schedule);
+  if (std::optional<TomlTable> a = t.table("adapters", Need::optional)) read_adapters(*a, w);
   double clip = 0.0;
   if (t.read("clip_norm", clip, {0.0, 1e9, true}, Need::optional)) w.clip_norm = clip;
   constexpr Limits<double> rate{0.0, 1.0, false, true};
@@ -133,6 +165,7 @@ void write_workload(TomlWriter& out, const Workload& w, std::string_view path) {
     case OptimizerKind::adafactor: break;
   }
   out.number("weight_decay", o.weight_decay);
+  if (w.adapters) write_adapters(out, *w.adapters, prefix + ".adapters");
   if (w.routing != usual.routing) write_routing(out, w.routing, prefix + ".routing");
   const LearningRateSchedule& s = w.schedule;
   if (s != usual.schedule) {

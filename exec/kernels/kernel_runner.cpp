@@ -14,13 +14,17 @@ using Bodies = std::array<cpu::HostKernel, kernel_kind_count>;
 /// One body for every kind.
 Bodies all_bodies() {
   Bodies bodies;
-  for (const auto topic : {cpu::activation_kernels,        cpu::adafactor_kernels,   cpu::flash_attention_kernels,
-                           cpu::part_attention_kernels,    cpu::ring_scores_kernels, cpu::sink_attention_kernels,
-                           cpu::unfused_attention_kernels, cpu::loss_kernels,        cpu::data_kernels,
-                           cpu::dropout_kernels,           cpu::elementwise_kernels, cpu::embedding_kernels,
-                           cpu::expert_row_kernels,        cpu::product_kernels,     cpu::latent_heads_kernels,
-                           cpu::mixture_kernels,           cpu::norm_kernels,        cpu::optimizer_kernels,
-                           cpu::query_key_norm_kernels,    cpu::rearranging_kernels, cpu::rope_kernels,
+  for (const auto topic : {cpu::activation_kernels,     cpu::adafactor_kernels,
+                           cpu::adapter_kernels,        cpu::flash_attention_kernels,
+                           cpu::part_attention_kernels, cpu::ring_scores_kernels,
+                           cpu::sink_attention_kernels, cpu::unfused_attention_kernels,
+                           cpu::loss_kernels,           cpu::data_kernels,
+                           cpu::dropout_kernels,        cpu::elementwise_kernels,
+                           cpu::embedding_kernels,      cpu::expert_row_kernels,
+                           cpu::product_kernels,        cpu::latent_heads_kernels,
+                           cpu::mixture_kernels,        cpu::norm_kernels,
+                           cpu::optimizer_kernels,      cpu::query_key_norm_kernels,
+                           cpu::rearranging_kernels,    cpu::rope_kernels,
                            cpu::trust_ratio_kernels}) {
     for (const cpu::HostKernel& kernel : topic()) {
       cpu::HostKernel& place = bodies[static_cast<std::size_t>(kernel.kind)];

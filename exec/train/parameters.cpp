@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/base/random.hpp"
+#include "exec/train/reference_adapters.hpp"
 
 namespace orrery {
 namespace {
@@ -135,6 +136,10 @@ std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
   return list;
 }
 
+std::vector<ReferenceParameter> trained_parameters_of(const ModelSpec& model, const Workload& workload) {
+  return workload.adapters ? adapter_parameters_of(model, *workload.adapters) : parameters_of(model);
+}
+
 Matrix initial_tensor(const ReferenceParameter& p, const Workload& workload) {
   Matrix tensor(p.rows, p.columns);
   for (std::size_t i = 0; i < tensor.values.size(); ++i) {
@@ -152,6 +157,11 @@ Matrix initial_tensor(const ReferenceParameter& p, const Workload& workload) {
 ParameterSet initial_parameters(const ModelSpec& model, const Workload& workload) {
   ParameterSet set;
   for (const ReferenceParameter& p : parameters_of(model)) set.emplace(p.name, initial_tensor(p, workload));
+  // Weights that stay as they are have no masters.
+  if (workload.adapters) set = rounded(set, weight_dtype(workload));
+  for (const ReferenceParameter& p : trained_parameters_of(model, workload)) {
+    set.try_emplace(p.name, initial_tensor(p, workload));
+  }
   return set;
 }
 

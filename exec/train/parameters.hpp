@@ -33,11 +33,14 @@ struct ReferenceParameter {
 /// matrices and tables.
 [[nodiscard]] std::vector<ReferenceParameter> parameters_of(const ModelSpec&);
 
+/// What the workload trains: all of these, or the adapters beside them (reference_adapters.hpp).
+[[nodiscard]] std::vector<ReferenceParameter> trained_parameters_of(const ModelSpec&, const Workload&);
+
 /// Starting values of one tensor, keyed by (seed, name, element) and rounded to
 /// the states' type: f64 or f32, and then to bf16 where there are no masters.
 [[nodiscard]] Matrix initial_tensor(const ReferenceParameter&, const Workload&);
 
-/// Starting values of all tensors.
+/// Starting values of all tensors, adapters among them.
 [[nodiscard]] ParameterSet initial_parameters(const ModelSpec&, const Workload&);
 
 /// Tensors of the same names and shapes, all 0.

@@ -6,6 +6,7 @@
 
 #include "core/base/random.hpp"
 #include "exec/train/parameters.hpp"
+#include "exec/train/reference_adapters.hpp"
 #include "exec/train/reference_attention.hpp"
 #include "exec/train/reference_functions.hpp"
 #include "exec/train/reference_mixture.hpp"
@@ -587,12 +588,18 @@ class Pass {
 ReferenceGradients reference_gradients(const ModelSpec& model, const Workload& workload, const ParameterSet& weights,
                                        const DataSource& data, std::uint64_t step,
                                        const std::optional<StorageRounding>& rounding) {
-  return Pass(model, workload, weights, data, step, rounding).run(true);
+  if (!workload.adapters) return Pass(model, workload, weights, data, step, rounding).run(true);
+  const ParameterSet sums = with_adapters(model, *workload.adapters, weights);
+  ReferenceGradients result = Pass(model, workload, sums, data, step, rounding).run(true);
+  result.gradients = adapter_gradients(model, *workload.adapters, weights, result.gradients);
+  return result;
 }
 
 double reference_loss(const ModelSpec& model, const Workload& workload, const ParameterSet& weights,
                       const DataSource& data, std::uint64_t step) {
-  const ReferenceGradients pass = Pass(model, workload, weights, data, step, std::nullopt).run(false);
+  const ParameterSet sums =
+      workload.adapters ? with_adapters(model, *workload.adapters, weights) : ParameterSet(weights);
+  const ReferenceGradients pass = Pass(model, workload, sums, data, step, std::nullopt).run(false);
   return pass.loss + pass.auxiliary;
 }
 

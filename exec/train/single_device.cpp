@@ -10,9 +10,9 @@ namespace orrery {
 TrainingState initial_state(const ModelSpec& model, const Workload& workload) {
   TrainingState state;
   state.parameters = initial_parameters(model, workload);
-  if (optimizer_moments(workload) >= 1) state.moment1 = zeros_like(state.parameters);
-  if (optimizer_moments(workload) >= 2) state.moment2 = zeros_like(state.parameters);
-  for (const ReferenceParameter& p : parameters_of(model)) {
+  for (const ReferenceParameter& p : trained_parameters_of(model, workload)) {
+    if (optimizer_moments(workload) >= 1) state.moment1.emplace(p.name, Matrix(p.rows, p.columns));
+    if (optimizer_moments(workload) >= 2) state.moment2.emplace(p.name, Matrix(p.rows, p.columns));
     if (has_factored_moments(workload)) state.factored.emplace(p.name, adafactor_moments(model, p));
   }
   if (workload.precision == Precision::fp16) state.loss_scale = workload.loss_scale;
@@ -109,7 +109,7 @@ UpdateResult apply_update(const ModelSpec& model, const Workload& workload, cons
   result.learning_rate = learning_rate(workload, state.steps);
 
   const DType kept = stored_moment(workload);
-  for (const ReferenceParameter& p : parameters_of(model)) {
+  for (const ReferenceParameter& p : trained_parameters_of(model, workload)) {
     std::vector<double>& w = state.parameters.at(p.name).values;
     const std::vector<double>& raw = gradients.at(p.name).values;
     const double decay = p.decay ? o.weight_decay : 0.0;

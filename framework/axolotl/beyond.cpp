@@ -18,13 +18,17 @@ struct Row {
   std::string_view key;  ///< an ending "." stands for a table: any of its keys
   std::string_view says;
 };
-constexpr std::string_view adapters = "weights frozen in 8 or 4 bits carry adapters, which are not in plans yet";
+constexpr std::string_view adapters =
+    "weights frozen in 8 or 4 bits are not in plans yet: adapter: lora on 16-bit weights is";
 constexpr std::string_view rewards = "training of a reward model is not in plans yet: its head and loss are others";
 constexpr std::string_view distilled = "distillation is not in plans yet: a teacher's outputs stand beside the model's";
 constexpr std::string_view frozen = "training of a part of the weights is not in plans yet: all weights train there";
 constexpr std::string_view seeing = "models of images or sound are not in plans yet";
 constexpr std::array rows{
-    Row{"relora", "ReLoRA trains adapters, which are not in plans yet"},
+    Row{"relora", "ReLoRA merges adapters into the weights as it goes, which is not in plans yet"},
+    Row{"lora_modules_to_save", "adapters beside embeddings or a head that are trained whole are not in plans yet"},
+    Row{"peft_use_dora", "DoRA, which trains magnitudes too, is not in plans yet"},
+    Row{"lora_target_parameters", "adapters of experts are not in plans yet"},
     Row{"load_in_8bit", adapters},
     Row{"load_in_4bit", adapters},
     Row{"gptq", adapters},
@@ -64,9 +68,10 @@ bool beyond_axolotl_plans(LaunchReading& r) {
                 {"Plans train a model on its next tokens: leave out rl."});
     return true;
   }
-  if (const LaunchValue* adapter = r.value("adapter"); adapter != nullptr && is_on(*adapter)) {
+  if (const LaunchValue* adapter = r.value("adapter");
+      adapter != nullptr && is_on(*adapter) && adapter->text != "lora") {
     end_reading(r, "adapter", fmt::format("{} adapters are not in plans yet", adapter->text.substr(0, 40)),
-                {"Plans train all weights: leave out adapter."});
+                {"Plans have low-rank adapters of 16-bit weights: adapter: lora."});
     return true;
   }
   for (const LaunchValue& v : r.file().values) {

@@ -122,7 +122,7 @@ void pass_over_axolotl_keys(LaunchReading& r) {
                    "of the processes");
   r.without_effect({"lora_*", "peft*", "bnb_config_kwargs*", "loftq*", "qlora_*", "merge_lora", "gptq*", "load_in_8bit",
                     "load_in_4bit", "relora*", "lisa_*", "adapter", "quantization.*", "quantization"},
-                   "of adapters or export, which this run does not train");
+                   "it changes no step of this run");
   r.without_effect({"rl",
                     "rl_*",
                     "trl",

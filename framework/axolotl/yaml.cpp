@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "framework/launch/launch_sizes.hpp"
+#include "framework/trainer/adapters.hpp"
 #include "framework/trainer/optimizer.hpp"
 #include "framework/trainer/sharding.hpp"
 
@@ -100,6 +101,8 @@ void read_batch(LaunchReading& r, LaunchSizes& sizes) {
 /// them. Otherwise the weights are loaded in bf16, and the optimizer updates them as they are
 /// (axolotl-ai-cloud/axolotl@067b021c src/axolotl/loaders/model.py, torch_dtype; monkeypatch/accelerate/fsdp2.py).
 bool keeps_masters(const LaunchReading& r, const TrainerSharding& sharding) {
+  // PEFT casts adapters to fp32 (autocast_adapter_dtype).
+  if (r.is_set("workload.adapters.rank")) return true;
   if (sharding.by != TrainerSharding::By::fsdp) return sharding.by == TrainerSharding::By::deepspeed;
   for (const char* key : {"fsdp_version", "fsdp_config.fsdp_version", "fsdp_config.version"}) {
     if (const LaunchValue* v = r.value(key); v != nullptr && v->text == "2") return false;
@@ -172,6 +175,11 @@ void read_axolotl_yaml(LaunchReading& r) {
   bound_sequence(r, packed);
   if (r.value("dp_shard_size") != nullptr) r.take("dp_shard_size", "ranks that shard");
 
+  if (r.text("adapter") == "lora") {
+    r.take("adapter", "adapters are trained, and the weights stay as they are");
+    read_trainer_adapters(
+        r, {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_linear", 8, false});
+  }
   const WeightStorage weights = read_precision(r, sharding);
   read_trainer_optimizer(r, "optimizer", weights);
   read_trainer_schedule(r, "lr_scheduler");

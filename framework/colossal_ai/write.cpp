@@ -246,6 +246,7 @@ bool colossal_order(const PlannedRun& run) {
 
 void check_colossal_model(const ModelSpec&, const Workload& w, Diagnostics& d) {
   ModelRefusals no(w, "Colossal-AI", d);
+  no.no_adapters();
   no.precisions({Precision::fp32, Precision::fp16, Precision::bf16, Precision::fp8});
   no.usual_moments();
   no.no_decay_of_sgd();

@@ -56,6 +56,12 @@ void ModelRefusals::no_dropout() {
   refuse("workload.dropout", "model", fmt::format("these models of {} have no dropout", title_), {"Set dropout to 0."});
 }
 
+void ModelRefusals::no_adapters() {
+  if (!workload_.adapters) return;
+  refuse("workload.adapters", "adapters", fmt::format("{} is not written with adapters", title_),
+         {"DeepSpeed and Accelerate are: what is trained is no part of their configurations."});
+}
+
 void PlanRefusals::refuse(const std::string& key, const char* code, std::string message,
                           std::vector<std::string> details) {
   out_.error(run_.plan.origin, key, std::string("export.") + code, std::move(message), std::move(details));

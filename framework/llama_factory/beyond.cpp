@@ -18,8 +18,9 @@ struct Row {
   std::string_view key, says;
 };
 constexpr std::array rows{
-    Row{"quantization_bit", "weights frozen in few bits carry adapters, which are not in plans yet"},
-    Row{"adapter_name_or_path", "adapters are not in plans yet"},
+    Row{"quantization_bit", "weights frozen in few bits are not in plans yet: lora on 16-bit weights is"},
+    Row{"use_dora", "DoRA, which trains magnitudes too, is not in plans yet"},
+    Row{"additional_target", "adapters beside modules that are trained whole are not in plans yet"},
     Row{"use_kt", "experts that the host computes are not in plans yet"},
     Row{"use_llama_pro", "training of a part of the layers is not in plans yet: all weights train there"},
     Row{"use_badam", "training of one block of layers at a time is not in plans yet: all weights train there"},
@@ -55,13 +56,12 @@ bool other_tuning(LaunchReading& r) {
     return true;
   }
   const std::string type = r.text("finetuning_type").value_or("lora");
-  if (type == "full") return false;
+  if (type == "full" || type == "lora") return false;
   const bool said = r.value("finetuning_type") != nullptr;
   end_reading(r, said ? "finetuning_type" : "model_name_or_path",
               type == "freeze" ? "training of a part of the layers is not in plans yet"
                                : fmt::format("{} adapters are not in plans yet", type.substr(0, 40)),
-              {said ? "Plans train all weights: finetuning_type full."
-                    : "finetuning_type is not given, and lora is its default; plans train all weights: full."});
+              {"Plans train all weights, or low-rank adapters: finetuning_type full, or lora."});
   return true;
 }
 

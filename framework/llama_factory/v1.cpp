@@ -18,11 +18,11 @@ bool beyond_plans(LaunchReading& r) {
   for (const LaunchValue& v : r.file().values) {
     if (v.kind == LaunchValue::Kind::none) continue;
     if (v.key == "peft_config.name") {
-      end_reading(r, v.key, fmt::format("{} adapters are not in plans yet", v.text.substr(0, 40)));
+      end_reading(r, v.key, fmt::format("{} adapters are not read here yet", v.text.substr(0, 40)));
       return true;
     }
     if (v.key == "quant_config.name") {
-      end_reading(r, v.key, "weights frozen in few bits carry adapters, which are not in plans yet");
+      end_reading(r, v.key, "weights frozen in few bits are not in plans yet");
       return true;
     }
   }

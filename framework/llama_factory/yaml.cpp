@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "framework/trainer/adapters.hpp"
 #include "framework/trainer/loss.hpp"
 #include "framework/trainer/optimizer.hpp"
 #include "framework/trainer/sharding.hpp"
@@ -126,6 +127,10 @@ void read_llama_factory_yaml(LaunchReading& r) {
   if (beyond_llama_factory_plans(r)) return;
   if (const auto name = r.text("model_name_or_path")) r.model_named("model_name_or_path", *name);
 
+  if (r.text("finetuning_type").value_or("lora") == "lora") {
+    if (r.value("finetuning_type") != nullptr) r.take("finetuning_type", "adapters are trained, and the weights stay");
+    read_trainer_adapters(r, {"lora_rank", "lora_alpha", "lora_dropout", "lora_target", "", 8, true});
+  }
   LaunchSizes sizes;
   WeightStorage weights = WeightStorage::f32;
   const std::string precision = read_precision(r, weights);

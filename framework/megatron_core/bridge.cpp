@@ -112,7 +112,7 @@ void read_bridge_fields(LaunchReading& r, std::string_view table) {
     if (field != fields.end()) {
       (field->inverted ? inverted : keys)[std::string(field->flag)] = v.key;
     } else if (path.starts_with("peft") || path == "--peft") {
-      r.error(v.key, "LoRA and other adapters are not in plans yet");
+      r.error(v.key, "adapters are not read here yet; [workload.adapters] of a plan file has them");
     } else if (path == "--recipe" || path == "--model" || path == "--model_recipe_name") {
       model_of_recipe(r, v.key);
     } else if (path == "mixed_precision" || path == "trainer.precision" || path == "--precision") {

@@ -139,6 +139,7 @@ void close_nanotron_stages(PlannedRun& run) {
 
 void check_nanotron_model(const ModelSpec& m, const Workload& w, Diagnostics& out) {
   ModelRefusals no(w, "nanotron", out);
+  no.no_adapters();
   const auto none = [&](bool has, const char* what) {
     if (has) no.refuse("model", "model", fmt::format("nanotron has no models with {}", what), {});
   };

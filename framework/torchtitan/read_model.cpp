@@ -88,8 +88,8 @@ void TitanReading::converters() {
       // Experts follow the other layers' products, which most of these runs quantize too.
       r_.take("model.converters", fmt::format("{}: products of experts as those of layers", c));
     } else if (c.find("lora") != std::string::npos) {
-      r_.error("model.converters", "lora adapters are not in plans yet",
-               {"Adapters train few weights; plans train all."});
+      r_.error("model.converters", "lora adapters are not read here yet",
+               {"[workload.adapters] of a plan file has them."});
     } else {
       r_.refuse("model.converters", fmt::format("plans do not know the converter {}", c), "the model without it");
     }

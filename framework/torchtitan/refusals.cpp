@@ -193,6 +193,7 @@ class Refusals {
 
 void check_torchtitan_model(const ModelSpec& m, const Workload& w, Diagnostics& out) {
   ModelRefusals no(w, "torchtitan", out);
+  no.no_adapters();
   if (titan_model_of(m.name) == nullptr) {
     std::string all;
     for (const TitanModel& known : titan_models()) {

@@ -103,6 +103,14 @@ SoftwareCost passes_as(KernelKind kind) {
   return row_of(kind).traits.parameters ? SoftwareCost::optimizer : SoftwareCost::memory;
 }
 
+/// The product of all adapted columns with one factor, which is what the products of single matrices come to.
+GemmShape adapter_shape(const Kernel& k) {
+  const std::uint64_t columns = adapted_columns_of(k);
+  if (k.kind == KernelKind::adapter_backward_input) return {k.rows, k.depth, columns, false, true};
+  if (k.kind == KernelKind::adapter_backward_weight) return {k.depth, columns, k.rows, true, false};
+  return {k.rows, columns, k.depth, false, false};
+}
+
 std::size_t transposition(bool a, bool b) { return (a ? 2U : 0U) + (b ? 1U : 0U); }
 
 }  // namespace
@@ -420,6 +428,7 @@ Seconds KernelCost::kernel(const Kernel& k, Bytes touched, Derivation* why) cons
     case Arithmetic::none: break;
     case Arithmetic::product:
       return gemm({k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b}, k.compute, touched, why);
+    case Arithmetic::adapter_product: return gemm(adapter_shape(k), k.compute, touched, why);
     case Arithmetic::expert_product: return expert_products(k, touched, why);
     case Arithmetic::attention_forward:
     case Arithmetic::attention_backward:

@@ -45,6 +45,14 @@ void ContiguousSetup::read(const Buffer& b) {
       if (bytes_of(b) > 0) others_.push_back(bytes_of(b));
       return;
   }
+  // Weights that stay as they are take part in no contiguous piece.
+  const bool trained = std::any_of(program_.buffers.begin(), program_.buffers.end(), [&](const Buffer& o) {
+    return o.role == Role::gradient && o.parameters == b.parameters;
+  });
+  if (!trained) {
+    others_.push_back(bytes_of(b));
+    return;
+  }
   weight_ = b.dtype;
   const auto shared = std::find_if(program_.buffers.begin(), program_.buffers.end(), [&](const Buffer& o) {
     return o.parameters == b.parameters && (o.role == Role::master || o.role == Role::moment);

@@ -58,7 +58,10 @@ void FsdpMemory::read_tables() {
   each(ranks_.step, [&](BlockId block, bool alloc, BufferId what, int shift) {
     const Buffer& b = program_[what];
     if (b.role == Role::weight && !is_root(b) && !alloc && shift == 0) {
-      uses_[index(block)] = {what, program_[block].pass == Pass::forward};
+      Use& use = uses_[index(block)];  // adapters go with the weights beside them
+      if (!use.weights || bytes_of(program_[*use.weights]) < bytes_of(b)) {
+        use = {what, program_[block].pass == Pass::forward};
+      }
     }
     if (!is_root(b) || persistent_.contains(what) || !of_root.insert(what).second) return;
     if (b.role == Role::weight) root_weights_ += bytes_of(b);
@@ -151,8 +154,9 @@ void FsdpMemory::setup(MemoryPlayer& player) {
   memory_.walk(ranks_.setup, kept_, [&](bool alloc, std::uint64_t name, std::uint64_t bytes) {
     const TensorId id = memory_.tensor_of(name);
     const Buffer* b = id.own ? nullptr : &program_[id.instance.buffer];
-    const bool has_masters = std::any_of(persistent_.begin(), persistent_.end(),
-                                         [&](BufferId p) { return program_[p].role == Role::master; });
+    const bool has_masters = b != nullptr && std::any_of(persistent_.begin(), persistent_.end(), [&](BufferId p) {
+                               return program_[p].role == Role::master && program_[p].parameters == b->parameters;
+                             });
     if (b != nullptr && (b->role == Role::gradient || (b->role == Role::weight && has_masters))) return;
     if (b != nullptr && b->role == Role::moment) {
       moments_.push_back({name, bytes});

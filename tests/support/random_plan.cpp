@@ -334,6 +334,20 @@ void add_order(Draw& draw, Plan& plan, std::uint32_t microbatches) {
   }
 }
 
+/// Some matrices of a model in 1D, without experts and split backward passes, and nothing offloaded.
+void add_adapters(Draw& draw, PlannedRun& run) {
+  Plan& p = run.plan;
+  p.offload_states = p.offload_parameters = p.offload_activations = 0;
+  p.states_tier = p.parameters_tier = p.activations_tier = OffloadTier::host;
+  Adapters& a = run.workload.adapters.emplace();
+  a.rank = draw.small(1, 5);
+  a.alpha = draw.of({0.5, 1.0, 1.5}) * a.rank;
+  if (draw.once_in(3)) return;
+  do {
+    a.matrices = static_cast<std::uint8_t>(draw.in(1, Adapters::all_matrices));
+  } while (matrices_of(run.model, a) == 0);
+}
+
 }  // namespace
 
 PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
@@ -464,6 +478,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     p.parameter_chunk = Bytes::of(std::ceil(wanted / static_cast<double>(unit)) * static_cast<double>(unit));
   }
   if (limits.predictions) add_predictions(draw, run);
+  if (limits.adapters) add_adapters(draw, run);
   // The loss in pieces, in a third of the runs where it may be; there is no draw, so that the others stay as they are.
   const bool may_cut_loss = p.tensor == TensorAlgorithm::one_d && run.model.architecture != Architecture::vit;
   if (may_cut_loss && !limits.plain && w.seed / 7 % 3 == 0) {

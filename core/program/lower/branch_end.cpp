@@ -74,7 +74,7 @@ Operand BranchEnds::open(BlockBuilder& b, const Module& module, const BranchEnd&
     dy = read(end.normed_gradient);
   }
   for (const char* bias : biases.of) {
-    if (bias == nullptr) continue;
+    if (bias == nullptr || !c_.trains_weights()) continue;
     b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.rows, c_.hidden_width),
               {dy, gradient_of(c_, module, bias)});
   }

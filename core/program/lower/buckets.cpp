@@ -181,8 +181,10 @@ std::vector<Chunk> build_buckets(State& c, std::uint32_t stage, const Chunk& chu
     current = {};
     bytes = 0;
   };
-  const auto add = [&](const Module& m) {
-    bytes += static_cast<double>(gradient_bytes(c, m));
+  const auto add = [&](const Module& of) {
+    const Module* m = c.trained(of);
+    if (m == nullptr) return;
+    bytes += static_cast<double>(gradient_bytes(c, *m));
     if (bytes >= least || current.layers >= most_layers) close();
   };
   if (chunk.head) {
@@ -198,7 +200,10 @@ std::vector<Chunk> build_buckets(State& c, std::uint32_t stage, const Chunk& chu
     current.low_layer = l;
     add(c.module_of(l));
   }
-  if (chunk.embedding) {
+  // What is not trained goes with its neighbours.
+  if (chunk.embedding && c.trained(c.embedding) == nullptr && bytes == 0 && !buckets.empty()) {
+    buckets.back().embedding = true;
+  } else if (chunk.embedding) {
     current.embedding = true;
     add(c.embedding);
   }

@@ -10,7 +10,10 @@
 namespace orrery::lowering {
 namespace {
 
-BlockId build_clear_of(State& s, const Module& m) {
+BlockId build_clear_of(State& s, const Module& of) {
+  const Module* trained = s.trained(of);
+  if (trained == nullptr) return no_block;
+  const Module& m = *trained;
   BlockBuilder b(s, s.program.parameter_tables[m.table].module + ".clear", Pass::optimizer, Section::setup);
   b.compute(s.kernel(KernelKind::fill, Pass::optimizer, 1, s.program[m.gradients].count), {write(m.gradients)});
   return b.finish(s);

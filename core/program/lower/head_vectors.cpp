@@ -87,12 +87,13 @@ BufferId HeadVectors::backward(BlockBuilder& b, const Module& of, bool normed) c
     }
     operands.add(write(gradient_));
     const auto weight_gradient = [&] {
-      if (!weighted()) return;
+      if (!weighted() || !c_.trains_weights()) return;
       b.compute(kernel(KernelKind::query_key_norm_backward_weight, Pass::weight_gradient),
                 {read(d), read(x), read(stats_), gradient_of(c_, of, query_norm), gradient_of(c_, of, key_norm)});
     };
     // A gradient in the memory of the weight comes after the last op that reads the weight.
-    const bool shared = weighted() && c_.program[gradient_of(c_, of, query_norm).buffer].reuses.has_value();
+    const bool shared =
+        weighted() && c_.trains_weights() && c_.program[gradient_of(c_, of, query_norm).buffer].reuses.has_value();
     if (!shared) weight_gradient();
     b.compute(kernel(KernelKind::query_key_norm_backward_input, Pass::input_gradient), operands);
     if (shared) weight_gradient();

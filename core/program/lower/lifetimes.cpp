@@ -95,6 +95,13 @@ std::vector<Life> lives_of(const State& s, const std::vector<Run>& way, std::uin
       });
     }
   }
+  // Where the embedding is not trained nobody reads the gradient that the first layer leaves.
+  if (!s.trains_weights() && way.back().block == s.blocks(Phase::backward).embedding) {
+    const std::uint32_t life = current[instance(s, s.hidden_gradient, 0, 0, layers)];
+    lives[life].last_run = static_cast<std::uint32_t>(way.size() - 1);
+    lives[life].last_op = 0;
+    lives[life].last_shift = 0;
+  }
   return lives;
 }
 
@@ -128,6 +135,7 @@ void insert(Draft& draft, std::vector<Edge>& edges) {
       ops.push_back({Free{edge->what, edge->shift}, {}, {}, {}});
     }
   }
+  for (; edge != edges.end(); ++edge) ops.push_back({Free{edge->what, edge->shift}, {}, {}, {}});  // of an empty block
   draft.block.ops = std::move(ops);
   draft.tails = std::move(tails);
 }

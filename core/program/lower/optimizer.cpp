@@ -66,7 +66,10 @@ void after_reductions(const State& c, BlockBuilder& b) {
   }
 }
 
-BlockId build_norm(State& c, const Module& m) {
+BlockId build_norm(State& c, const Module& of) {
+  const Module* trained = c.trained(of);
+  if (trained == nullptr) return no_block;
+  const Module& m = *trained;
   BlockBuilder b(c, c.program.parameter_tables[m.table].module + ".norm", Pass::optimizer, Section::optimizer);
   after_reductions(c, b);
   for (const ParameterSegment& s : c.program.parameter_tables[m.table].segments) {
@@ -152,7 +155,10 @@ KernelKind update_kind(OptimizerKind kind, bool decay) {
 /// Where the states live in host memory the gradient goes down, the host updates, and the weights come up (Ren et al.,
 /// "ZeRO-Offload", ATC 2021), or stay until they are used where they live there too. States that wait on disk come in
 /// before the update and go back after it (Rajbhandari et al., "ZeRO-Infinity", SC 2021).
-BlockId build_update(State& c, const Module& m, Home home) {
+BlockId build_update(State& c, const Module& of, Home home) {
+  const Module* trained = c.trained(of);
+  if (trained == nullptr) return no_block;
+  const Module& m = *trained;
   const bool host = home != Home::device;
   const ParameterTable& table = c.program.parameter_tables[m.table];
   BlockBuilder b(c,
@@ -314,7 +320,7 @@ void run(State& s) {
     const auto each_chunk = [&](Phase phase) {
       for (std::uint32_t c = 0; c < stage.own_chunks; ++c) stage.step.push_back({phase, c, 0});
     };
-    if (s.tied_apart && (stage.number == 0 || stage.number == s.head_rank)) {
+    if (s.tied_apart && s.trains_weights() && (stage.number == 0 || stage.number == s.head_rank)) {
       add(Phase::tied, build_tied_reduction(s, stage.number));
     }
     if (s.factor) {

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "core/program/factored.hpp"
 #include "core/program/flat_parts.hpp"
+#include "core/program/lower/adapters.hpp"
 #include "core/program/lower/state.hpp"
 #include "core/program/lower/tensor.hpp"
 #include "core/program/moment_scales.hpp"
@@ -30,8 +32,8 @@ class TableBuilder {
     table_.segments.push_back({table_.count, 0, decay, replicated && (context_.tensor > 1 || context_.grid), counted});
   }
   /// Parameters that are the same on tensor ranks, each of which makes a part of their gradient.
-  void summed_segment() {
-    segment(false, true);
+  void summed_segment(bool decay = false) {
+    segment(decay, true);
     table_.segments.back().summed = context_.tensor > 1;
   }
   /// Weights, and the bias, that norms of the model have.
@@ -340,6 +342,50 @@ ParameterTable head_table(const State& c) {
   return t.finish();
 }
 
+/// One factor of each adapter is whole on all tensor ranks, each of which makes a part of its gradient.
+void factor_slices(TableBuilder& t, const State& c, bool whole_factors) {
+  const ModelSpec& m = c.model;
+  const TensorLayout& l = c.layout;
+  const auto rank = std::uint64_t{c.workload.adapters->rank};
+  for (const char* weight : layer_products) {
+    const ProductMatrices of = matrices_in(c, weight);
+    const std::uint8_t adapted = adapted_in(c, of);
+    if (adapted == 0) continue;
+    const auto matrices = static_cast<std::uint64_t>(std::popcount(adapted));
+    const std::string_view name = weight;
+    const bool attention = name.starts_with("attention"),
+               widens = name.ends_with("qkv.weight") || name.ends_with("up.weight");
+    const std::uint64_t wide = attention ? m.heads * m.head_dim : m.ffn;
+    const std::uint64_t in = widens ? m.hidden : wide;
+    // A is whole where the product widens, B where it narrows.
+    for (const char factor : {'a', 'b'}) {
+      if ((widens == (factor == 'a')) != whole_factors) continue;
+      Shard shard;
+      if (factor == 'a') {
+        shard = {widens ? whole(in) : cut(in, l.narrow_in), whole(matrices * rank)};
+      } else if (!widens) {
+        shard = {whole(rank), whole(m.hidden)};
+      } else if (attention) {
+        const std::uint64_t members = matrices + ((adapted & 1U) != 0 ? of.first_members - 1 : 0);
+        shard = {whole(rank), cut(m.kv_heads, l.widen_out), whole(members * m.head_dim)};
+      } else {
+        shard = {whole(rank), whole(matrices), cut(m.ffn, l.widen_out)};
+      }
+      t.slice(adapter_slice(weight, factor), shard, factor == 'a' ? Init::normal : Init::zeros,
+              factor == 'a' ? 1.0 / std::sqrt(3.0 * static_cast<double>(in)) : 0.0);
+    }
+  }
+}
+
+ParameterTable adapter_table(const State& c) {
+  TableBuilder t(c, "layer.adapters");
+  t.segment(true, false);
+  factor_slices(t, c, false);
+  t.summed_segment(true);
+  factor_slices(t, c, true);
+  return t.finish();
+}
+
 /// Where a module's states live, and with `all` its weights too; some layers' states are here, some there.
 struct StatesOn {
   bool device, host, all;
@@ -386,9 +432,13 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
     b.tier = tier;
     return c.declare(std::move(b));
   };
-  module.weights = persistent("weights", Role::weight, c.act, c.zero >= 3);
+  module.weights = module.whole_weights = persistent("weights", Role::weight, c.act, c.zero >= 3);
+  if (!c.trains_weights() && &module != &c.adapters) {
+    if (c.zero >= 3) module.whole_weights = persistent("weights.whole", Role::weight, c.act, false);
+    module.gradients = module.whole_gradients = module.first_gradients = no_buffer;
+    return;
+  }
   module.gradients = persistent("gradients", Role::gradient, c.grad, c.zero >= 2);
-  module.whole_weights = module.weights;
   module.whole_gradients = module.gradients;
   if (c.zero >= 3) module.whole_weights = persistent("weights.whole", Role::weight, c.act, false);
   if (c.zero >= 2) module.whole_gradients = persistent("gradients.whole", Role::gradient, c.grad, false);
@@ -459,6 +509,7 @@ void declare_parameters(State& c) {
     declare_module(c, c.*kind.module, kind.prediction > 0 ? prediction_table(c) : layer_table(c, kind.mixture),
                    Scope::layer, on);
   }
+  if (!c.trains_weights()) declare_module(c, c.adapters, adapter_table(c), Scope::layer, {true, false, false});
   declare_module(c, c.head, head_table(c), Scope::stage, ends);
   c.shares = segment_shares(c);
   const auto scalar = [&](const char* name, std::uint64_t count, Tier tier = Tier::device) {

@@ -23,14 +23,17 @@ BlockId build_setup(State& s, const Module& m, Home home) {
     b.compute(s.kernel(kind, Pass::setup, 1, s.program[buffer].count), {write(buffer)});
   };
   if (home != Home::all_on_host) put(m.weights, KernelKind::initialize);
-  put(m.gradients, KernelKind::fill);
+  const Module* trained = s.trained(m);
+  if (trained == nullptr) return b.finish(s);
+  if (trained != &m) put(trained->weights, KernelKind::initialize);
+  put(trained->gradients, KernelKind::fill);
   if (host) put(host_weights(s, m, home), KernelKind::initialize);
-  if (has_master_weights(s.workload)) put(host ? m.host.masters : m.masters, KernelKind::initialize);
+  if (has_master_weights(s.workload)) put(host ? m.host.masters : trained->masters, KernelKind::initialize);
   for (int i = 0; i < optimizer_moments(s.workload); ++i) {
-    put(host ? m.host.moments[i] : m.moments[i], KernelKind::fill);
+    put(host ? m.host.moments[i] : trained->moments[i], KernelKind::fill);
   }
-  if (has_factored_moments(s.workload)) put(host ? m.host.moments[0] : m.moments[0], KernelKind::fill);
-  if (has_scaled_moments(s.workload)) put(host ? m.host.scales : m.scales, KernelKind::fill);
+  if (has_factored_moments(s.workload)) put(host ? m.host.moments[0] : trained->moments[0], KernelKind::fill);
+  if (has_scaled_moments(s.workload)) put(host ? m.host.scales : trained->scales, KernelKind::fill);
   if (const auto pairs = disk_pairs(s, m, home, false); !pairs.empty()) b.copy(Tier::host, Tier::disk, pairs);
   return b.finish(s);
 }

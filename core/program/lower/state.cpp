@@ -121,8 +121,8 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
     if (plan.mesh.size(axis) > 1) token_axes.axis[token_axes.count++] = axis;
   }
   sums_over_tensor =
-      sequence_parallel ||
-      (tensor > 1 && (model.query_key_norm == QueryKeyNorm::head || (model.mixture && model.mixture->expert_bias)));
+      sequence_parallel || (tensor > 1 && (!trains_weights() || model.query_key_norm == QueryKeyNorm::head ||
+                                           (model.mixture && model.mixture->expert_bias)));
   reduce_gradients = !token_axes.empty() || sums_over_tensor || two_way;
   clip = workload.clip_norm.has_value();
   scaled = workload.precision == Precision::fp16;
@@ -257,6 +257,7 @@ std::vector<const Module*> State::all_modules() const {
   for (const LayerKind& kind : kinds) {
     if (is_first_with_module(kind)) all.push_back(&(this->*kind.module));
   }
+  if (!trains_weights()) all.push_back(&adapters);
   all.push_back(&head);
   return all;
 }
@@ -399,14 +400,15 @@ bool is_in(GradientPart part, const ParameterTable& table, const ParameterSegmen
 }
 
 bool tied_between_chunks(const State& c) {
-  return c.zero >= 2 && (c.model.tied_embeddings || c.predictions > 0) && !c.tied_apart && c.map.chunks > 1;
+  return c.zero >= 2 && c.trains_weights() && (c.model.tied_embeddings || c.predictions > 0) && !c.tied_apart &&
+         c.map.chunks > 1;
 }
 
 bool is_copy(const State& c, BufferId b) {
   const auto of = [&](const Module& m) {
     return (c.zero >= 2 && (b == m.whole_gradients || b == m.first_gradients)) || (c.zero >= 3 && b == m.whole_weights);
   };
-  return of(c.embedding) || of(c.head) ||
+  return of(c.embedding) || of(c.head) || (!c.trains_weights() && of(c.adapters)) ||
          std::any_of(c.kinds.begin(), c.kinds.end(), [&](const LayerKind& kind) { return of(c.*kind.module); });
 }
 

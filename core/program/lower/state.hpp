@@ -151,6 +151,9 @@ struct CopyingBlocks {
   std::array<BlockId, LayerCopies::kinds> first_weights;  ///< of the layer that a pass begins with: LayerKind::weights
 };
 
+/// No buffer of a Program.
+inline constexpr BufferId no_buffer{~std::uint32_t{0}};
+
 /// The part of a module in host memory, or on disk, where its states are offloaded.
 struct HostStates {
   BufferId weights{};    ///< the source of the device's copy, after an update or for each use
@@ -166,7 +169,7 @@ struct HostStates {
 struct Module {
   std::uint32_t table = 0;  ///< index into Program::parameter_tables
   BufferId weights{};
-  BufferId gradients{};
+  BufferId gradients{};   ///< no_buffer, as those below, where the weights stay as they are
   BufferId masters{};     ///< only with has_master_weights
   BufferId moments[2]{};  ///< optimizer_moments of them; Adafactor: the first
   BufferId scales{};      ///< of moments in fp8 and fp16
@@ -284,6 +287,7 @@ struct State {
   GroupId row_group{}, column_group{}, depth_group{};  ///< ranks that differ in that axis; only with a grid
   GroupId vocabulary_group{};                          ///< holds the parts of a row of logits
   Module embedding, layer, head;
+  Module adapters;            ///< of layers, where the workload trains adapters in place of the weights
   Module dense_layer;         ///< of dense layers where others are mixtures, which are `layer` then
   Module prediction;          ///< brings the stream into a prediction module
   std::uint32_t predictions;  ///< prediction modules
@@ -320,8 +324,14 @@ struct State {
   [[nodiscard]] const Module& module_of(std::uint32_t number) const { return this->*kind_of(number).module; }
   [[nodiscard]] std::vector<std::uint32_t> layers_with_module(const LayerKind&) const;  ///< ascending
   void add_kinds();                                                                     ///< of the constructor
-  /// Embedding, layers of each kind, head.
+  /// Embedding, layers of each kind with their adapters, head.
   [[nodiscard]] std::vector<const Module*> all_modules() const;
+  /// Whether weights have gradients; otherwise adapters alone are trained.
+  [[nodiscard]] bool trains_weights() const { return !workload.adapters.has_value(); }
+  /// What is trained of a module: all of it, the adapters of a layer, or nothing (null).
+  [[nodiscard]] const Module* trained(const Module& of) const {
+    return trains_weights() ? &of : &of == &layer ? &adapters : nullptr;
+  }
 
   /// The group of ranks that differ in these axes alone.
   GroupId group(const AxisList& axes, std::vector<std::uint32_t> members = {});
@@ -407,18 +417,19 @@ enum class Share : std::uint8_t { none, some, all };
 /// not, there are two, the recomputed one first.
 [[nodiscard]] std::vector<std::uint32_t> one_of_each_kind(const State&);
 
-/// Calls visit(module, layer shift) for every module of the chunk. The head and the prediction modules come first, at
-/// the layer of the chunk's lowest.
+/// Calls visit(module, layer shift) for every module of the chunk that is trained. The head and the prediction modules
+/// come first, at the layer of the chunk's lowest.
 template <class Visit>
 void for_each_module(const State& s, const Chunk& chunk, Visit&& visit) {
+  const auto trained = [&](const Module& of, std::uint32_t shift) {
+    if (const Module* m = s.trained(of); m != nullptr) visit(*m, static_cast<std::int8_t>(shift));
+  };
   if (chunk.head) {
-    visit(s.head, std::int8_t{0});
-    for (std::uint32_t l = s.program.layers; l-- > s.model.layers;) {
-      visit(s.module_of(l), static_cast<std::int8_t>(l - chunk.low_layer));
-    }
+    trained(s.head, 0);
+    for (std::uint32_t l = s.program.layers; l-- > s.model.layers;) trained(s.module_of(l), l - chunk.low_layer);
   }
-  for (std::uint32_t l = chunk.layers; l-- > 0;) visit(s.module_of(chunk.low_layer + l), static_cast<std::int8_t>(l));
-  if (chunk.embedding) visit(s.embedding, std::int8_t{0});
+  for (std::uint32_t l = chunk.layers; l-- > 0;) trained(s.module_of(chunk.low_layer + l), l);
+  if (chunk.embedding) trained(s.embedding, 0);
 }
 
 /// Calls visit(module, layer shift, segment) for the gradients of a bucket that are scattered together.

@@ -42,7 +42,8 @@ void add_norm_gradients(const State& c, const NormSite& site, OperandArray& oper
 }
 
 bool shares_gradient(const State& c, const NormSite& site) {
-  return c.model.norm_weight && c.program[gradient_of(c, *site.module, site.weight).buffer].reuses.has_value();
+  return c.model.norm_weight && c.trains_weights() &&
+         c.program[gradient_of(c, *site.module, site.weight).buffer].reuses.has_value();
 }
 
 KernelKind activation_kernel(Activation activation, bool backward) {

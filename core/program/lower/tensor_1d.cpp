@@ -63,7 +63,7 @@ class Megatron final : public TensorSharding {
                              Pass::weight_gradient, c.rows, c.model.hidden);
     note_norm_parameters(c.model, weight);
     const auto weight_gradient = [&] {
-      if (!c.model.norm_weight) return;
+      if (!c.model.norm_weight || !c.trains_weights()) return;
       OperandArray operands{dy, x, stats};
       add_norm_gradients(c, site, operands);
       b.compute(weight, operands);

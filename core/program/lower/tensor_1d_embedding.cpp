@@ -54,6 +54,11 @@ void build_embedding(State& c) {
   if (drop) f.compute(dropout, {update(c.hidden), write(mask)});
 
   BlockBuilder b(c, "embedding.backward", Pass::weight_gradient, Section::model);
+  if (!c.trains_weights()) {  // nobody needs a gradient here
+    c.blocks(Phase::forward).embedding = f.finish(c);
+    c.blocks(Phase::backward).embedding = b.finish(c);
+    return;
+  }
   if (c.bare_embedding) b.enter_after_tail(receive_lane(TransferLane::backward_receive));
   if (drop) {
     dropout.kind = KernelKind::dropout_backward;

@@ -51,7 +51,7 @@ class Head {
     } else {
       turn_into_gradient(b, prediction, 0);
     }
-    gather(b);
+    if (pieces_ > 1 || c_.trains_weights()) gather(b);
     const std::uint64_t made = asked_ * c_.hidden_width, all = c_.tokens * c_.hidden_width;
     if (made < all) {
       b.compute(c_.kernel(KernelKind::fill, Pass::input_gradient, c_.tokens - asked_, c_.hidden_width),
@@ -65,7 +65,7 @@ class Head {
       }
       input_gradient(b, piece);
       if (piece + 1 == pieces_) sum_input_gradient(b);
-      weight_gradient(b, piece);
+      if (c_.trains_weights()) weight_gradient(b, piece);
     }
     // A prediction module above has begun the gradient.
     if (prediction == c_.predictions) {

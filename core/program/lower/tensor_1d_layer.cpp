@@ -1,3 +1,4 @@
+#include "core/program/lower/adapters.hpp"
 #include "core/program/lower/attention.hpp"
 #include "core/program/lower/branch_end.hpp"
 #include "core/program/lower/head_vectors.hpp"
@@ -153,6 +154,7 @@ class Layer {
     if (HeadVectors::needed(m)) heads_ = std::make_unique<HeadVectors>(c_, qkv_, qkv_gradient_);
     if (m.latent) latent_ = std::make_unique<LatentProjections>(c_, norm1_out_, qkv_, qkv_gradient_);
     input_gradient_ = stream("input.gradient", Role::workspace, c_.act, false);
+    products_ = std::make_unique<AdaptedProducts>(c_);
     if (c_.grid) {
       // A grid makes a weight's gradient as parts in workspaces; these shards say whose tokens it is from.
       const auto tell = [&](BufferId buffer, const ShardDim& columns) {
@@ -183,7 +185,7 @@ class Layer {
       make_heads(b, x1);
     }
     attention_->forward(b, attention_operands());
-    c_.sharding.forward(c_, b, out(), context_, attention_end_.out);
+    products_->forward(b, out(), context_, attention_end_.out);
     if (parallel()) {
       if (norms_ffn()) {
         c_.sharding.norm_forward(c_, b, norm2(), read(hidden_), write(norm2_out_), write(norm2_stats_));
@@ -209,7 +211,7 @@ class Layer {
 
   /// Packed queries, keys and values of x.
   void make_heads(BlockBuilder& b, BufferId x) {
-    c_.sharding.forward(c_, b, qkv(), x, heads_ ? heads_->product(normed_heads()) : qkv_);
+    products_->forward(b, qkv(), x, heads_ ? heads_->product(normed_heads()) : qkv_);
     if (heads_) heads_->forward(b, *module_, normed_heads());
     if (rotates(c_.model, layer_)) {
       b.compute(rope_kernel(c_, layer_, KernelKind::rope_forward, Pass::forward), {update(qkv_)});
@@ -218,10 +220,10 @@ class Layer {
 
   /// The dense feed-forward part; side by side, its result is added to attention's.
   void dense_forward(BlockBuilder& b, BufferId x, BufferId y) {
-    c_.sharding.forward(c_, b, up(), x, ffn_pre_);
+    products_->forward(b, up(), x, ffn_pre_);
     b.compute(c_.kernel(activation_kernel(c_.model.activation, false), Pass::forward, c_.tokens, c_.ffn),
               {read(ffn_pre_), write(ffn_act_)});
-    c_.sharding.forward(c_, b, down(), ffn_act_, y);
+    products_->forward(b, down(), ffn_act_, y);
   }
 
   [[nodiscard]] Product qkv() const {
@@ -257,6 +259,11 @@ class Layer {
     return whole;
   }
 
+  /// The same for the weight gradient of a product that takes it, where there is one.
+  BufferId gathered_again(BlockBuilder& w, const Product& p, BufferId part) {
+    return products_->takes_input_again(p) ? gathered(w, part, gathered_) : part;
+  }
+
   [[nodiscard]] AttentionOperands attention_operands() const {
     return {qkv_, context_, context_gradient_, qkv_gradient_, kind_};
   }
@@ -286,9 +293,9 @@ class Layer {
   }
 
   void dense_backward(BlockBuilder& b, BlockBuilder& w, Operand dy2) {
-    const BufferId x2 = gathered(w, norm2_out_, gathered_);  // again, for the weight gradient
-    c_.sharding.input_gradient(c_, b, down_alone(), dy2, ffn_act_gradient_);
-    c_.sharding.weight_gradient(c_, w, down(), ffn_act_, dy2);
+    const BufferId x2 = gathered_again(w, up(), norm2_out_);
+    products_->input_gradient(b, down_alone(), dy2, ffn_act_gradient_);
+    products_->weight_gradient(w, down(), ffn_act_, dy2);
     column_gradients(b, w, up(), activation_backward(b), x2);
     stream_gradients(b, norms_ffn(), norm2(), column_sum_, mid_, norm2_stats_, read(gradient_, 1), mid_gradient_);
   }
@@ -317,19 +324,19 @@ class Layer {
     const Operand dy =
         ends_.open(b, *module_, attention_end_, {{out_bias(), down_bias()}}, read(gradient_, split() ? 1 : 0));
     const bool two = norms_ffn();
-    const BufferId x2 = gathered(w, norm2_out_, gathered_);
-    c_.sharding.input_gradient(c_, b, down_alone(), dy, ffn_act_gradient_);
-    c_.sharding.weight_gradient(c_, w, down(), ffn_act_, dy);
-    c_.sharding.input_gradient(c_, b, out(), dy, context_gradient_);
-    c_.sharding.weight_gradient(c_, w, out(), context_, dy);
+    const BufferId x2 = gathered_again(w, !two && products_->takes_input_again(qkv()) ? qkv() : up(), norm2_out_);
+    products_->input_gradient(b, down_alone(), dy, ffn_act_gradient_);
+    products_->weight_gradient(w, down(), ffn_act_, dy);
+    products_->input_gradient(b, out(), dy, context_gradient_);
+    products_->weight_gradient(w, out(), context_, dy);
     const BufferId dpre = activation_backward(b);
-    c_.sharding.input_gradient(c_, b, up(), read(dpre), input_gradient_);
+    products_->input_gradient(b, up(), read(dpre), input_gradient_);
     if (two) column_sum_ = ends_.summed(b, input_gradient_, input_part_);
     product_gradients(b, w, up(), dpre, x2);
     if (two) {
       stream_gradients(b, true, norm2(), column_sum_, hidden_, norm2_stats_, read(gradient_, 1), mid_gradient_);
     }
-    const BufferId x1 = two ? gathered(w, norm1_out_, gathered_) : x2;
+    const BufferId x1 = two ? gathered_again(w, qkv(), norm1_out_) : x2;
     attention_->backward(b, attention_operands());
     Product p = qkv();
     p.adds = !two;
@@ -369,9 +376,10 @@ class Layer {
     const Operand dy1 =
         ends_.open(b, *module_, attention_end_, {{out_bias()}}, read(split() ? mid_gradient_ : gradient_));
     const bool whole_input = !latent_ || latent_->widens_stream();
-    const BufferId x1 = whole_input ? gathered(w, norm1_out_, gathered_) : norm1_out_;
-    c_.sharding.input_gradient(c_, b, out(), dy1, context_gradient_);
-    c_.sharding.weight_gradient(c_, w, out(), context_, dy1);
+    const BufferId x1 = latent_ ? (whole_input ? gathered(w, norm1_out_, gathered_) : norm1_out_)
+                                : gathered_again(w, qkv(), norm1_out_);
+    products_->input_gradient(b, out(), dy1, context_gradient_);
+    products_->weight_gradient(w, out(), context_, dy1);
     attention_->backward(b, attention_operands());
     if (latent_) {
       latent_->backward(b, w, *module_, x1);
@@ -393,14 +401,14 @@ class Layer {
   /// Gradients of a column-parallel product.  The input gradient's sum, column_sum_, runs beside the weight gradient,
   /// unless that runs later.
   void column_gradients(BlockBuilder& b, BlockBuilder& w, const Product& p, BufferId dy, BufferId x) {
-    c_.sharding.input_gradient(c_, b, p, read(dy), input_gradient_);
+    products_->input_gradient(b, p, read(dy), input_gradient_);
     column_sum_ = ends_.summed(b, input_gradient_, input_part_);
     product_gradients(b, w, p, dy, x);
   }
 
   void product_gradients(BlockBuilder& b, BlockBuilder& w, const Product& p, BufferId dy, BufferId x) {
-    c_.sharding.weight_gradient(c_, w, p, x, read(dy));
-    if (p.bias == nullptr) return;
+    products_->weight_gradient(w, p, x, read(dy));
+    if (p.bias == nullptr || !c_.trains_weights()) return;
     b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.tokens, p.out),
               {read(dy), gradient_of(c_, *p.module, p.bias)});
   }
@@ -428,6 +436,7 @@ class Layer {
   bool mixes_ = false;       ///< a mixture in place of the dense feed-forward part
   std::uint32_t layer_ = 0;  ///< one of the kind
   std::unique_ptr<AttentionCore> attention_;
+  std::unique_ptr<AdaptedProducts> products_;  ///< of the dense parts
   std::unique_ptr<MixtureLayer> mixture_;
   std::unique_ptr<HeadVectors> heads_;
   std::unique_ptr<LatentProjections> latent_;  ///< in place of the product that makes queries, keys and values

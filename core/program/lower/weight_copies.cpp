@@ -116,7 +116,10 @@ class Weights {
   }
 
  private:
-  [[nodiscard]] std::vector<Copy> own(const LayerKind& kind) const { return {{&(s_.*kind.module), 0}}; }
+  [[nodiscard]] std::vector<Copy> own(const LayerKind& kind) const {
+    if (!s_.trains_weights()) return {{&(s_.*kind.module), 0}, {&s_.adapters, 0}};
+    return {{&(s_.*kind.module), 0}};
+  }
   [[nodiscard]] const ParameterTable& table_of(const LayerKind& kind) const {
     return s_.program.parameter_tables[(s_.*kind.module).table];
   }
@@ -267,7 +270,7 @@ class Weights {
 
   /// The change for one layer; on the way back, memory that gradients take over is freed with them.
   [[nodiscard]] CopyChange released(CopyChange change, bool back) const {
-    if (back && s_.program[s_.layer.whole_gradients].reuses) change.free.clear();
+    if (back && s_.trains_weights() && s_.program[s_.layer.whole_gradients].reuses) change.free.clear();
     return change;
   }
 

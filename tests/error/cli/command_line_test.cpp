@@ -69,6 +69,14 @@ TEST_CASE("cli.output: nothing is written over the input, or twice", "[error]") 
   CHECK(!std::filesystem::exists(both));
 }
 
+TEST_CASE("cli.adapters: matrices of adapters that are none, or without a rank", "[error]") {
+  CHECK(refused(tiny + "--adapter-matrices q") ==
+        "error: --adapter-matrices needs --adapters [cli.adapters]\n  --adapters is the rank: 8, 16, 64.\n");
+  CHECK(refused(tiny + "--adapters 4 --adapter-matrices q,head") ==
+        "error: --adapter-matrices: \"head\" is no matrix that takes an adapter [cli.adapters]\n"
+        "  The matrices are q, k, v, o, gate, up and down; all stands for all of them.\n");
+}
+
 TEST_CASE("cli.clip-norm: what it may be", "[error]") {
   CHECK(refused(tiny + "--clip-norm -1") ==
         "error: --clip-norm is out of range [cli.clip-norm]\n"

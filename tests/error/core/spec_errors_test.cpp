@@ -200,6 +200,17 @@ TEST_CASE("workload.data: a token file that is not there", "[error]") {
 )");
 }
 
+TEST_CASE("workload.adapters: a matrix that takes no adapter, and none", "[error]") {
+  const std::string text = good_workload + "[workload.adapters]\nrank = 8\nmatrices = [\"q\", \"head\"]\n";
+  CHECK(workload_error(text) == R"(w.toml:7:12: error: "head" is no matrix that takes an adapter [workload.adapters]
+    7 | matrices = ["q", "head"]
+      |            ^
+  The matrices are q, k, v, o, gate, up and down; all stands for all of them.
+)");
+  CHECK(workload_error(with(text, "\"q\", \"head\"", "")).find("adapters need a matrix [workload.adapters]") !=
+        std::string::npos);
+}
+
 TEST_CASE("workload.dropout: dropout set twice", "[error]") {
   const std::string text = with(good_workload, "batch = 8", R"(batch = 8
 dropout = 0.1

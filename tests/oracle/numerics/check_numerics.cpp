@@ -56,13 +56,18 @@ void roughen(Program& program, const Workload& workload, const ParameterSet& sha
 
 ParameterSet rough_start(const ModelSpec& model, const Workload& workload) {
   ParameterSet set;
-  for (ReferenceParameter p : parameters_of(model)) {
+  const auto add = [&](ReferenceParameter p) {
     if (p.start != ReferenceParameter::Start::ones || !keeps_ones(workload)) {
       p.start = ReferenceParameter::Start::normal;
       p.deviation = rough_deviation(p.name, p.rows);
     }
-    set.emplace(p.name, initial_tensor(p, workload));
+    return set.try_emplace(p.name, initial_tensor(p, workload)).first;
+  };
+  for (const ReferenceParameter& p : parameters_of(model)) {
+    Matrix& tensor = add(p)->second;
+    for (double& x : tensor.values) x = workload.adapters ? rounded(x, weight_dtype(workload)) : x;
   }
+  for (const ReferenceParameter& p : trained_parameters_of(model, workload)) add(p);
   return set;
 }
 
@@ -164,7 +169,12 @@ class Check {
 
   /// The ranks' parts as whole tensors, by the tests' own reading and by exec/run's.
   ParameterSet gathered(const RunEvent& event, const char* what, Held held = Held::all) {
-    ParameterSet set = collect(program_, *event.buffers, what, held, state_.parameters, result_.failures);
+    // Weights that stay as they are have nothing but themselves.
+    ParameterSet shapes;
+    for (const auto& [name, tensor] : state_.parameters) {
+      if (is_trained(name) || std::string_view(what) == "weights") shapes.emplace(name, tensor);
+    }
+    ParameterSet set = collect(program_, *event.buffers, what, held, shapes, result_.failures);
     // gather requires a sound Program: it learns from the ops which parts are current, and throws where holders
     // disagree.
     if (options_.damage || !finite(set)) return set;
@@ -177,10 +187,22 @@ class Check {
     }
     return set;
   }
-  const char* parameters_name() const { return has_master_weights(run_.workload) ? "masters" : "weights"; }
+  /// What the optimizer updates, and the weights that stay as they are.
+  ParameterSet parameters(const RunEvent& event) {
+    ParameterSet set = gathered(event, has_master_weights(run_.workload) ? "masters" : "weights");
+    if (run_.workload.adapters && has_master_weights(run_.workload)) {
+      for (auto& [name, tensor] : gathered(event, "weights")) {
+        if (!is_trained(name)) set.emplace(name, tensor);
+      }
+    }
+    return set;
+  }
+  bool is_trained(const std::string& name) const {
+    return !run_.workload.adapters || name.find(".adapter.") != std::string::npos;
+  }
 
   void after_setup(const RunEvent& event) {
-    equal("start of the parameters", gathered(event, parameters_name()), state_.parameters);
+    equal("start of the parameters", parameters(event), state_.parameters);
     equal("start of the weights", gathered(event, "weights"), working_weights(run_.workload, state_.parameters));
   }
 
@@ -336,7 +358,12 @@ class Check {
     const TrainingState before = state_;
     TrainingState expected = state_;
     const UpdateResult update = apply_update(run_.model, w, gradients, expected);
-    state_.parameters = gathered(event, parameters_name());
+    state_.parameters = parameters(event);
+    for (const auto& [name, tensor] : before.parameters) {
+      if (!is_trained(name) && state_.parameters.at(name).values != tensor.values) {
+        fail(fmt::format("{} changes, but adapters alone are trained", name));
+      }
+    }
     const double bound = w.precision == Precision::fp64 ? 1e-12 : 4e-6;
     if (state_dtype(w) == wide_dtype(w)) {
       near("parameters", state_.parameters, expected.parameters, before.parameters, bound);

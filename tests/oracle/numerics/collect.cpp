@@ -57,7 +57,8 @@ struct Assembly {
 std::string name_in(const ParameterTable& table, const ParameterSlice& slice, std::uint32_t layer) {
   // The head's copy of a tied table bears the name of the original.
   if (table.module == "head" && slice.name == "embedding.word.weight") return slice.name;
-  if (table.module == "layer" || table.module == "layer.dense" || table.module == "prediction")
+  if (table.module == "layer" || table.module == "layer.adapters" || table.module == "layer.dense" ||
+      table.module == "prediction")
     return fmt::format("layers.{}.{}", layer, slice.name);
   return table.module + "." + slice.name;
 }

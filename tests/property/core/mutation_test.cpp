@@ -4,6 +4,7 @@
 #include <random>
 #include <set>
 
+#include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/program/program_text.hpp"
 #include "core/program/verify.hpp"
@@ -177,6 +178,25 @@ TEST_CASE("the verifier rejects every lost and every repeated op of other archit
       limits.tensor.reset();
     }
     lose_and_repeat(seed, test::random_run(seed, limits), count);
+  }
+  CAPTURE(count.lost, count.harmless, count.repeated);
+  CHECK(count.lost * stride() > 100 * seeds);
+  CHECK(count.harmless * 20 < count.lost);
+}
+
+TEST_CASE("the verifier rejects every lost and every repeated op where adapters are trained", "[property][verify]") {
+  Losses count;
+  test::RandomRunLimits limits;
+  limits.adapters = true;
+  limits.mixture = false;
+  limits.tensor = TensorAlgorithm::one_d;
+  std::uint64_t met = 0;
+  const std::uint64_t seeds = sample(36);
+  for (std::uint64_t seed = 1; met < seeds; ++seed) {
+    const PlannedRun run = test::random_run(seed, limits);
+    if (splits_backward(run.plan) || run.model.layers < 2) continue;
+    lose_and_repeat(seed, run, count);
+    ++met;
   }
   CAPTURE(count.lost, count.harmless, count.repeated);
   CHECK(count.lost * stride() > 100 * seeds);

@@ -106,11 +106,12 @@ TEST_CASE("Activations that axolotl offloads wait on the host, or on disk", "[fr
 
 TEST_CASE("What axolotl trains and plans do not have is diagnosed at its line, alone", "[framework][axolotl]") {
   const std::string base = "base_model: llama-3-8b\nsequence_len: 2048\nfoo: 1\n";  // foo is unknown
-  for (const char* line : {"adapter: qlora", "adapter: lora", "rl: dpo", "reward_model: true", "load_in_4bit: true",
-                           "qat: {weight_dtype: "
-                           "int8}",
-                           "lisa_n_layers: 4", "processor_type: AutoProcessor", "unfrozen_parameters: [lm_head]",
-                           "relora: true", "diffusion: {noise_schedule: cosine}"}) {
+  for (const char* line :
+       {"adapter: qlora", "peft_use_dora: true", "rl: dpo", "reward_model: true", "load_in_4bit: true",
+        "qat: {weight_dtype: "
+        "int8}",
+        "lisa_n_layers: 4", "processor_type: AutoProcessor", "unfrozen_parameters: [lm_head]", "relora: true",
+        "diffusion: {noise_schedule: cosine}"}) {
     const Launched l = read(base + line + "\n");
     CAPTURE(line, render(l.diagnostics));
     CHECK_FALSE(l.run);
@@ -120,6 +121,28 @@ TEST_CASE("What axolotl trains and plans do not have is diagnosed at its line, a
   // The same keys turned off are nothing.
   const Launched off = read("base_model: llama-3-8b\nsequence_len: 2048\nadapter:\nload_in_4bit: false\nrl:\n");
   CHECK(off.run);
+}
+
+TEST_CASE("axolotl's adapters are read, and what plans do not have of them is refused with the nearest",
+          "[framework][axolotl]") {
+  const Launched l = read(
+      "base_model: llama-3-8b\nsequence_len: 2048\nadapter: lora\nlora_r: 32\nlora_alpha: 16\nlora_dropout: 0.05\n"
+      "lora_target_modules:\n  - q_proj\n  - v_proj\n  - lm_head\n");
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  const auto& a = l.run->run.workload.adapters;
+  REQUIRE(a);
+  CHECK(a->rank == 32);
+  CHECK(a->alpha == 16.0);
+  CHECK(matrices_text(*a) == "q, v");
+  CHECK(l.run->run.workload.master_weights);  // PEFT keeps adapters in fp32
+  CHECK(l.refuses("lora_dropout"));
+  CHECK(l.refuses("lora_target_modules"));
+  const Launched all =
+      read("base_model: llama-3-8b\nsequence_len: 2048\nadapter: lora\nlora_r: 8\nlora_target_linear: true\n");
+  INFO(render(all.diagnostics));
+  REQUIRE(all.run);
+  CHECK(all.run->run.workload.adapters->matrices == Adapters::all_matrices);
 }
 
 TEST_CASE("Liger's loss is a loss in chunks", "[framework][axolotl]") {

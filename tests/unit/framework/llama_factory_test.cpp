@@ -99,21 +99,34 @@ TEST_CASE("Adapters, other stages and files that train nothing are diagnosed alo
     const char* word;
   };
   const std::string head = "model_name_or_path: meta-llama/Meta-Llama-3-8B\ntemplate: llama3\n";
-  for (const Case& c :
-       {Case{head + "do_train: true\nstage: sft\nfinetuning_type: lora\nlora_rank: 8\n", "lora adapters"},
-        Case{head + "do_train: true\nstage: sft\n", "lora adapters"},  // lora is the default
-        Case{head + "do_train: true\nstage: dpo\nfinetuning_type: full\n", "dpo"},
-        Case{head + "do_train: true\nfinetuning_type: freeze\n", "part of the layers"},
-        Case{head + "do_train: true\nfinetuning_type: full\nuse_badam: true\n", "one block"},
-        Case{head + "infer_backend: vllm\n", "trains nothing"},
-        Case{head + "export_dir: out\nexport_size: 5\n", "trains nothing"},
-        Case{head + "do_train: false\nfinetuning_type: full\n", "trains nothing"}}) {
+  for (const Case& c : {Case{head + "do_train: true\nstage: sft\nfinetuning_type: oft\n", "oft adapters"},
+                        Case{head + "do_train: true\nstage: sft\nquantization_bit: 4\n", "few bits"},
+                        Case{head + "do_train: true\nstage: dpo\nfinetuning_type: full\n", "dpo"},
+                        Case{head + "do_train: true\nfinetuning_type: freeze\n", "part of the layers"},
+                        Case{head + "do_train: true\nfinetuning_type: full\nuse_badam: true\n", "one block"},
+                        Case{head + "infer_backend: vllm\n", "trains nothing"},
+                        Case{head + "export_dir: out\nexport_size: 5\n", "trains nothing"},
+                        Case{head + "do_train: false\nfinetuning_type: full\n", "trains nothing"}}) {
     const Launched l = read(c.text);
     CAPTURE(c.text, render(l.diagnostics));
     CHECK_FALSE(l.run);
     REQUIRE(l.diagnostics.size() == 1);
     CHECK(l.diagnostics.list()[0].message.find(c.word) != std::string::npos);
   }
+}
+
+TEST_CASE("LoRA is what LLaMA-Factory tunes by itself: rank 8, beside all matrices", "[framework][llama_factory]") {
+  const std::string head =
+      "model_name_or_path: meta-llama/Meta-Llama-3-8B\ntemplate: llama3\ndo_train: true\nstage: sft\nbf16: true\n";
+  const Launched usual = read(head);
+  INFO(render(usual.diagnostics));
+  REQUIRE(usual.run);
+  CHECK(usual.run->run.workload.adapters == Adapters{8, 16.0, Adapters::all_matrices});
+  const Launched own = read(head + "finetuning_type: lora\nlora_rank: 4\nlora_alpha: 4\nlora_target: q_proj,v_proj\n");
+  INFO(render(own.diagnostics));
+  REQUIRE(own.run);
+  CHECK(own.run->run.workload.adapters->rank == 4);
+  CHECK(matrices_text(*own.run->run.workload.adapters) == "q, v");
 }
 
 TEST_CASE("Optimizers that plans do not have keep the nearest, Adam", "[framework][llama_factory]") {

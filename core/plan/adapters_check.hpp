@@ -1,0 +1,14 @@
+#pragma once
+
+#include "core/plan/check_context.hpp"
+
+namespace orrery {
+
+/// Refuses adapters beside choices that Programs do not have with them: models other than dense decoders, grids of
+/// tensor ranks, split backward passes, offload, chunks of weights, and stages without layers at the ends.
+///
+/// Codes: plan.adapters-model  plan.adapters-matrices  plan.adapters-tensor  plan.adapters-schedule
+/// plan.adapters-offload  plan.adapters-chunk  plan.adapters-stages
+void check_adapters(const Plan&, const ModelSpec&, const Workload&, Diagnostics&);
+
+}  // namespace orrery
