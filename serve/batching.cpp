@@ -189,25 +189,27 @@ BatchingResult simulate_batching(const std::vector<ServedRequest>& trace, const 
 StepTimes::StepTimes(StepPricer pricer, EngineCosts costs, double pace)
     : pricer_(std::move(pricer)), costs_(costs), pace_(pace) {}
 
+Seconds StepTimes::time(const StepShape& s) const { return pace_ * step_time(pricer_.work(s), costs_); }
+
 double StepTimes::decode(std::uint32_t sequences, std::uint32_t keys_64) {
   if (known_.size() <= sequences) known_.resize(sequences + 1);
   std::vector<double>& of = known_[sequences];
   if (of.size() <= keys_64) of.resize(keys_64 + 1, -1.0);
   if (of[keys_64] < 0.0) {
     of[keys_64] =
-        step_time(pricer_.work({static_cast<double>(sequences), 64.0 * keys_64}), costs_).in(second);
+        time({static_cast<double>(sequences), 64.0 * keys_64}).in(second);
   }
   return of[keys_64];
 }
 
 Seconds StepTimes::operator()(const StepShape& s) {
-  if (s.chunk > 0.0) return pace_ * step_time(pricer_.work(s), costs_);
+  if (s.chunk > 0.0) return time(s);
   const auto sequences = static_cast<std::uint32_t>(s.sequences);
   const double at = s.keys / 64.0;
   const auto below = static_cast<std::uint32_t>(std::floor(at));
   const double a = decode(sequences, below);
   const double b = decode(sequences, below + 1);
-  return Seconds::of(pace_ * (a + (at - below) * (b - a)));
+  return Seconds::of(a + (at - below) * (b - a));
 }
 
 }  // namespace orrery

@@ -58,13 +58,15 @@ struct BatchingResult {
 [[nodiscard]] bool holds(const BatchingLimits&, const ServedRequest&);
 
 /// Times of steps of one replica, found once for each number of sequences and each 64 keys, and between them on a line;
-/// steps with prompts one by one.
+/// steps with prompts one by one. `pace` multiplies all of them: the device's own, where its datasheet says too much or
+/// too little.
 class StepTimes {
  public:
   StepTimes(StepPricer pricer, EngineCosts costs, double pace = 1.0);
   [[nodiscard]] Seconds operator()(const StepShape&);
 
  private:
+  [[nodiscard]] Seconds time(const StepShape&) const;
   [[nodiscard]] double decode(std::uint32_t sequences, std::uint32_t keys_64);
   StepPricer pricer_;
   EngineCosts costs_;
