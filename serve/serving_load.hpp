@@ -20,13 +20,23 @@ struct ServingLoad {
   double input = 0.0;   ///< tokens of a prompt
   double output = 0.0;  ///< tokens that are made of it
   double concurrency = 1.0;
+  double prefix_hit = 0.0;  ///< share of a prompt whose keys other requests have left
+  double draft = 0.0;       ///< tokens that a draft model proposes for each step; 0: none
+  double acceptance = 0.0;  ///< chance that a proposed token is taken
+  double draft_cost = 0.0;  ///< time of one proposal over a step's
 };
+
+/// Tokens that a step with drafts gives a sequence in the mean, (1 - a^(g + 1)) / (1 - a): the run of g proposals that
+/// are taken, and one more. Source: Leviathan, Kalman and Matias, "Fast inference from transformers via speculative
+/// decoding", ICML 2023, equation 1. Leaves out: that chances differ from token to token.
+[[nodiscard]] double tokens_of_step(double draft, double acceptance);
 
 /// The steps that a load makes, before an engine's factors: found once, priced often.
 struct LoadWork {
   ServingLoad load;
   StepWork decode;         ///< a step without prompts
   StepWork half;           ///< the same of half as many sequences
+  StepWork plain;          ///< of one token each: `decode` without drafts
   StepWork mixed;          ///< a step with a chunk of a prompt on each attention group
   double chunks = 1.0;     ///< steps that a prompt takes
   double running = 1.0;    ///< sequences under way on the replica
@@ -52,6 +62,7 @@ struct ServingTimes {
 ///
 ///     TPOT = t(D) + (B TPOT / (G E)) k (m - t)      TTFT = W + Q      E = W + (n - 1) TPOT
 ///     W = r + t / 2 + f k m (1 + u / (2 (1 - u))) + b (B / G) k (m - t)
+///     with drafts t(D) is (t' + g e t) / tokens_of_step, t' of steps of g + 1 tokens each and e the draft's cost
 ///     D = B (n - 1) TPOT / E      Q = (c - B) E / B, where c > B      throughput = B n / E
 ///
 ///     t, m  a step without and with a chunk of a prompt     k  chunks of a prompt     n  output tokens
@@ -66,5 +77,8 @@ struct ServingTimes {
 /// the wait u / (2 (1 - u)) is Pollaczek's and Khinchine's for M/D/1 (Kleinrock, "Queueing systems", volume 1, 1975).
 /// Leaves out: lengths that differ, preemption: `simulate_batching` has them.
 [[nodiscard]] ServingTimes serving_times(const LoadWork&, const EngineCosts&);
+
+/// Time of a prompt in a pool that does nothing else, r + f k m: first steps, then the chunks of `prompts` at once.
+[[nodiscard]] Seconds prompt_time(const LoadWork&, const EngineCosts&);
 
 }  // namespace orrery

@@ -142,7 +142,7 @@ void StepPricer::attention(std::vector<StepOp>& ops, const StepShape& s) const {
   if (s.sequences > 0.0) {
     const FlopRate peak = device_.peak.contains(Precision::bf16) ? device_.peak.at(Precision::bf16)
                                                                  : device_.peak.begin()->second;
-    ops.push_back({StepPart::keys, "keys and values", false, Flops::of(2.0 * read * heads * met) / peak,
+    ops.push_back({StepPart::keys, "keys and values", false, Flops::of(2.0 * read * s.each * heads * met) / peak,
                    moved(read * wide * b)});
   }
   if (s.chunk <= 0.0) return;
@@ -191,7 +191,7 @@ void StepPricer::communication(StepWork& w, double tokens) const {
 
 StepWork StepPricer::work(const StepShape& s) const {
   StepWork w;
-  const double tokens = s.sequences + s.chunk;
+  const double tokens = s.sequences * s.each + s.chunk;
   const double h = real(model_.hidden);
   const double tp = plan_.tensor;
   w.layers = real(model_.layers) * stage_share_;
@@ -230,7 +230,7 @@ StepWork StepPricer::work(const StepShape& s) const {
   // Two norms and two residuals, each read and written in 16 bits.
   w.ops.push_back({StepPart::elementwise, "norms and residuals", false, {}, w.layers * moved(16.0 * tokens * h)});
   // The last of the stages has the head, so a stage in the mean has a part of it.
-  matrix(w.ops, StepPart::dense, "head", WeightFormat::bf16, 1.0 / plan_.pipeline, s.sequences + s.finished,
+  matrix(w.ops, StepPart::dense, "head", WeightFormat::bf16, 1.0 / plan_.pipeline, s.sequences * s.each + s.finished,
          real(model_.vocabulary) / tp, h);
   communication(w, tokens);
   return w;

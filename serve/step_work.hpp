@@ -23,6 +23,7 @@ struct StepShape {
   double before = 0.0;     ///< tokens of these prompts that earlier steps computed, as a mean over the chunk's
   double finished = 0.0;   ///< prompts that end with this chunk, and so need logits
   double prompts = 1.0;    ///< that share the chunk
+  double each = 1.0;       ///< tokens that a decoding sequence computes: a draft and one more where they are verified
   friend bool operator==(const StepShape&, const StepShape&) = default;
 };
 

@@ -213,8 +213,8 @@ ServingCases serving_cases(const std::vector<MeasuredServing>& rows, const Engin
 ServingTimes predicted(const ServingCase& c, const EngineCosts& costs) {
   ServingTimes t = serving_times(c.work, costs);
   if (c.pool == "disaggregated") {
-    const ServingTimes first = serving_times(c.prefill, costs);
-    t.ttft = first.ttft + c.transfer + t.decode_step;
+    t.ttft = prompt_time(c.prefill, costs) + c.transfer + t.decode_step;
+    t.saturated = false;
   }
   return t;
 }
