@@ -46,13 +46,15 @@ class ServeVerb final : public Verb {
     c.option("--seed", r_.seed, "of their arrivals", {});
     c.option("--kv-tokens", r_.kv_tokens, "room for keys and values of a group, in tokens; default: as memory has");
     c.option("--step-tokens", r_.step_tokens, "most tokens of a step (max_num_batched_tokens)", {16, 1'048'576});
-    c.option("--most-sequences", r_.most_sequences, "most running sequences of a group (max_num_seqs)",
-             {1, 1'048'576});
+    c.option("--most-sequences", r_.most_sequences, "most running sequences of a group (max_num_seqs)", {1, 1'048'576});
     c.group("");
     c.option("--nic", r_.flags.nic, "network port of a cluster in one word: \"400 Gbit/s\"");
     c.option("--calibration", r_.flags.calibration, "constants of the device, in place of the shipped ones");
     c.option("--price", r_.flags.price, "price of a GPU-hour: 2.50, or \"2.20 EUR\"");
-    declare_output(c, r_.flags, "write the answer here, as JSON");
+    // --output is a number of tokens here.
+    c.flag("--json", r_.flags.json, "print JSON for other programs");
+    c.option("-o,--output-file", r_.flags.output, "write the answer here, as JSON");
+    c.option("--data", r_.flags.data, "folder of models, clusters and calibrations");
     c.examples(
         "  orrery serve llama-3.1-70b --cluster h200:8 --input 1024 --output 1024 --concurrency 64\n"
         "  orrery serve deepseek-v3 --cluster dgx-b200 --engine sglang --rate 10 --tpot 30ms\n"
@@ -90,8 +92,8 @@ class ServeVerb final : public Verb {
     } else {
       print_wrapped(text);
     }
-    const bool fine = !found.plans.empty() && found.plans.front().within_bounds &&
-                      (!q.rate || found.plans.front().keeps_up);
+    const bool fine =
+        !found.plans.empty() && found.plans.front().within_bounds && (!q.rate || found.plans.front().keeps_up);
     return fine ? status_fine : status_no;
   }
 

@@ -18,7 +18,7 @@ struct ServeRequest {
   std::string weights = "bf16,fp8", kv = "bf16,fp8";
   std::optional<std::string> prefix_hit, draft_cost, acceptance;
   std::optional<std::uint32_t> draft;
-  std::optional<std::string> trace;      ///< a file of requests to play
+  std::optional<std::string> trace;       ///< a file of requests to play
   std::optional<std::uint32_t> requests;  ///< Poisson requests to play, at the rate
   std::uint64_t seed = 1;
   std::uint32_t fit = 0;  ///< requests of the trace that the device's pace is fitted to

@@ -30,8 +30,7 @@ std::string load_text(const ServingQuestion& q) {
 
 StepTimeParts parts_of(const ServingQuestion& q, const ServedPlan& s, Seconds& prompts) {
   const StepPricer pricer(q.model, s.plan, q.cluster, q.calibration);
-  const LoadWork w =
-      load_work(pricer, q.model, s.plan, s.memory, q.engine.batch, replica_load(q, s.concurrency));
+  const LoadWork w = load_work(pricer, q.model, s.plan, s.memory, q.engine.batch, replica_load(q, s.concurrency));
   prompts = s.times.prompt_share * s.times.tpot;
   return step_time_parts(w.decode, q.engine.costs);
 }
@@ -58,21 +57,13 @@ std::string parts_text(const ServingQuestion& q, const ServedPlan& s) {
 }
 
 Json times_json(const ServingTimes& t) {
-  return {{"ttft_s", t.ttft.in(second)},
-          {"tpot_s", t.tpot.in(second)},
-          {"decode_step_s", t.decode_step.in(second)},
-          {"prompt_share", t.prompt_share},
-          {"running", t.running},
-          {"saturated", t.saturated}};
+  return {{"ttft_s", t.ttft.in(second)},    {"tpot_s", t.tpot.in(second)}, {"decode_step_s", t.decode_step.in(second)},
+          {"prompt_share", t.prompt_share}, {"running", t.running},        {"saturated", t.saturated}};
 }
 
 Json plan_json(const ServingPlan& p) {
-  return {{"tensor", p.tensor},
-          {"pipeline", p.pipeline},
-          {"attention_data", p.attention_data},
-          {"expert", p.expert},
-          {"weights", name_of(p.weights)},
-          {"experts", name_of(p.experts)},
+  return {{"tensor", p.tensor}, {"pipeline", p.pipeline},        {"attention_data", p.attention_data},
+          {"expert", p.expert}, {"weights", name_of(p.weights)}, {"experts", name_of(p.experts)},
           {"kv", kv_text(p)}};
 }
 
@@ -84,10 +75,10 @@ std::string bounds_text(const ServingQuestion& q) {
 }
 
 std::string verdict_text(const ServingQuestion& q, const ServedPlan& best) {
-  const std::string what = fmt::format(
-      "{} of {} ({}): {} tokens/s, first token after {}, then one in {}", counted(best.replicas, "replica"),
-      text_of(best.plan, q.model), counted(best.devices(), "GPU"), short_count(best.tokens_per_second),
-      short_text(best.times.ttft), short_text(best.times.tpot));
+  const std::string what =
+      fmt::format("{} of {} ({}): {} tokens/s, first token after {}, then one in {}", counted(best.replicas, "replica"),
+                  text_of(best.plan, q.model), counted(best.devices(), "GPU"), short_count(best.tokens_per_second),
+                  short_text(best.times.ttft), short_text(best.times.tpot));
   std::string out = fmt::format("The best plan is {}.\n", what);
   if (!best.keeps_up) {
     out += q.rate ? "No plan keeps up with the rate: requests pile up.\n"

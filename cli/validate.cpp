@@ -147,7 +147,8 @@ class ValidateVerb final : public Verb {
   int run() override {
     if (serving_) {
       if (here_ || collectives_ || svg_ || explain_ || constants_ || by_ != "none" || !table_) {
-        refuse("cli.flags", "--serving takes a table, and no --here, --collectives, --constants, --explain, --by or --svg",
+        refuse("cli.flags",
+               "--serving takes a table, and no --here, --collectives, --constants, --explain, --by or --svg",
                {"orrery validate --serving points.csv"});
       }
       return validate_serving_table(flags_, *table_, rows_);

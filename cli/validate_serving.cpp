@@ -25,9 +25,9 @@ std::string pct(double v) { return fmt::format("{:.1f}", v); }
 std::string round_text(const ServingRound& r) {
   Table table({r.name, "n", "TPOT MAPE", "median", "p90", "bias", "TTFT n", "median", "bias"});
   for (const ServingErrors& e : r.groups) {
-    table.row({e.name, fmt::format("{}", e.tpot.n), pct(e.tpot.mape_pct), pct(e.tpot.median_pct),
-               pct(e.tpot.p90_pct), fmt::format("{:+.1f}", e.tpot.bias_pct), fmt::format("{}", e.ttft.n),
-               pct(e.ttft.median_pct), fmt::format("{:+.1f}", e.ttft.bias_pct)});
+    table.row({e.name, fmt::format("{}", e.tpot.n), pct(e.tpot.mape_pct), pct(e.tpot.median_pct), pct(e.tpot.p90_pct),
+               fmt::format("{:+.1f}", e.tpot.bias_pct), fmt::format("{}", e.ttft.n), pct(e.ttft.median_pct),
+               fmt::format("{:+.1f}", e.ttft.bias_pct)});
   }
   return table.str("") + "\n";
 }
@@ -142,8 +142,7 @@ int validate_serving_table(const CommonFlags& flags, const std::string& file, bo
   if (all_rows) text += all_rows_text(*v);
   for (const ServingRound& r : v->rounds) text += round_text(r);
   text += costs_text(*v) + skipped_text(*v);
-  text += fmt::format("\n{}: {} predicted, {} not\n", counted(rows->size(), "row"), v->cases.size(),
-                      v->skipped.size());
+  text += fmt::format("\n{}: {} predicted, {} not\n", counted(rows->size(), "row"), v->cases.size(), v->skipped.size());
   answer(flags, json_of(*v), text);
   return status_fine;
 }

@@ -166,8 +166,9 @@ BatchingResult simulate_batching(const std::vector<ServedRequest>& trace, const 
   while (ended < trace.size()) {
     for (; arrived < trace.size() && trace[arrived].arrival <= now; ++arrived) {
       ORRERY_ASSERT(holds(limits, trace[arrived]), trace[arrived].input, trace[arrived].output);
-      const auto least = std::min_element(groups.begin(), groups.end(),
-                                          [](const BatchedGroup& a, const BatchedGroup& b) { return a.load() < b.load(); });
+      const auto least =
+          std::min_element(groups.begin(), groups.end(),
+                           [](const BatchedGroup& a, const BatchedGroup& b) { return a.load() < b.load(); });
       least->add(arrived);
     }
     StepShape shape;
@@ -196,8 +197,7 @@ double StepTimes::decode(std::uint32_t sequences, std::uint32_t keys_64) {
   std::vector<double>& of = known_[sequences];
   if (of.size() <= keys_64) of.resize(keys_64 + 1, -1.0);
   if (of[keys_64] < 0.0) {
-    of[keys_64] =
-        time({static_cast<double>(sequences), 64.0 * keys_64}).in(second);
+    of[keys_64] = time({static_cast<double>(sequences), 64.0 * keys_64}).in(second);
   }
   return of[keys_64];
 }

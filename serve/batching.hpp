@@ -13,12 +13,12 @@ namespace orrery {
 
 /// What an engine is told of its batches, and what it has room for.
 struct BatchingLimits {
-  std::uint32_t step_tokens = 8192;    ///< max_num_batched_tokens
-  std::uint32_t sequences = 256;       ///< max_num_seqs
-  std::uint64_t blocks = 1;            ///< of keys and values, for each attention group
+  std::uint32_t step_tokens = 8192;  ///< max_num_batched_tokens
+  std::uint32_t sequences = 256;     ///< max_num_seqs
+  std::uint64_t blocks = 1;          ///< of keys and values, for each attention group
   std::uint32_t block_tokens = 16;
-  std::uint32_t groups = 1;            ///< attention groups; requests go to the one with the fewest
-  bool reserves = false;               ///< blocks of the whole output are taken at admission
+  std::uint32_t groups = 1;  ///< attention groups; requests go to the one with the fewest
+  bool reserves = false;     ///< blocks of the whole output are taken at admission
 };
 
 /// What came of one request.
@@ -38,11 +38,11 @@ struct BatchingResult {
 /// Continuous batching, one event for each step of the engine.
 ///
 /// A step computes one token for each running sequence whose prompt is done, in order of admission, and as many tokens
-/// of unfinished prompts as `step_tokens` leaves. A sequence takes a block when its tokens fill the last one; where none
-/// is left the sequence admitted last gives all of its blocks back and waits, first in line, to compute all its tokens
-/// again. Then, in a step without such a loss, waiting requests are admitted in order while sequences, tokens and blocks
-/// for their whole prompts are left. A step that ends gives each sequence whose tokens are all computed its next one.
-/// Attention groups share their steps: the busiest sets the time.
+/// of unfinished prompts as `step_tokens` leaves. A sequence takes a block when its tokens fill the last one; where
+/// none is left the sequence admitted last gives all of its blocks back and waits, first in line, to compute all its
+/// tokens again. Then, in a step without such a loss, waiting requests are admitted in order while sequences, tokens
+/// and blocks for their whole prompts are left. A step that ends gives each sequence whose tokens are all computed its
+/// next one. Attention groups share their steps: the busiest sets the time.
 ///
 /// Source: the scheduler of vLLM's V1 engine as its documentation describes it (one budget of tokens, chunked prefill,
 /// preemption by recomputation); Kwon et al., SOSP 2023; Yu et al., "Orca", OSDI 2022 (iteration-level scheduling).

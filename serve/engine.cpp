@@ -134,9 +134,7 @@ std::optional<EngineTable> parse_engines(std::string text, std::string name, Dia
   return read_table(parse_toml(std::move(text), std::move(name), d), d);
 }
 
-std::filesystem::path engines_path(const Library& library) {
-  return library.directory() / "serving" / "engines.toml";
-}
+std::filesystem::path engines_path(const Library& library) { return library.directory() / "serving" / "engines.toml"; }
 
 void check_engine(const Engine& e, const ServingPlan& p, const ModelSpec& m, Diagnostics& d) {
   const auto has = [&](WeightFormat f) { return std::find(e.formats.begin(), e.formats.end(), f) != e.formats.end(); };

@@ -27,7 +27,7 @@ std::string_view name_of(EngineCost c) {
 StepTimeParts step_time_parts(const StepWork& w, const EngineCosts& c) {
   StepTimeParts out;
   const double stages = w.stages;
-  for (const StepOp& op : w.ops) {
+  for (const ServingOp& op : w.ops) {
     double products = 1.0;
     double bytes = 1.0;
     switch (op.part) {
@@ -50,8 +50,8 @@ StepTimeParts step_time_parts(const StepWork& w, const EngineCosts& c) {
     out.ops[static_cast<std::size_t>(op.part)] += stages * std::max(products * op.products, bytes * op.bytes);
   }
   out.layers = Seconds::of(stages * (w.layers * c[EngineCost::layer] + w.mixtures * c[EngineCost::mixture_layer]));
-  out.collectives = stages * (Seconds::of(w.collectives * c[EngineCost::collective]) + w.collective_bytes) +
-                    (stages - 1.0) * w.hop;
+  out.collectives =
+      stages * (Seconds::of(w.collectives * c[EngineCost::collective]) + w.collective_bytes) + (stages - 1.0) * w.hop;
   out.host = Seconds::of(c[EngineCost::step] + w.sequences * c[EngineCost::sequence]);
   return out;
 }

@@ -25,16 +25,14 @@ enum class EngineCost : std::uint8_t {
   collective,     ///< s: latency of one all-reduce, or of the ways to experts and back, where NVLink joins the ranks
   step,           ///< s: of each step: scheduler, sampler, host
   sequence,       ///< s: of each running sequence in a step: its block table, sampling, detokenizing
-  prompt_layer,     ///< s: of each layer, and of each mixture more, of a prompt's first step: launches outside a graph
+  prompt_layer,   ///< s: of each layer, and of each mixture more, of a prompt's first step: launches outside a graph
   prompt,         ///< factor of a prompt's own steps in its time to first token
-  burst,            ///< share of the concurrency that a prompt finds waiting before it, in the mean over a run
+  burst,          ///< share of the concurrency that a prompt finds waiting before it, in the mean over a run
 };
 inline constexpr std::size_t engine_cost_count = static_cast<std::size_t>(EngineCost::burst) + 1;
 [[nodiscard]] std::string_view name_of(EngineCost);
 /// Whether the cost multiplies; otherwise it is a time in seconds that is added.
-[[nodiscard]] constexpr bool is_factor(EngineCost c) {
-  return c <= EngineCost::unpacked || c >= EngineCost::prompt;
-}
+[[nodiscard]] constexpr bool is_factor(EngineCost c) { return c <= EngineCost::unpacked || c >= EngineCost::prompt; }
 
 struct EngineCosts {
   std::array<double, engine_cost_count> values{1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0};
@@ -47,7 +45,7 @@ struct EngineCosts {
 ///
 ///     T = P (sum over ops max(f p, g b) + L l + M m + C c + x) + (P - 1) hop + s + B q
 ///
-///     p, b  products and bytes of an op (StepOp)     f, g  the engine's factors for them
+///     p, b  products and bytes of an op (ServingOp)     f, g  the engine's factors for them
 ///     L, M  layers and mixtures of a stage           l, m  times of each more
 ///     C     collectives of a stage, c their latency, x what moving their bytes takes
 ///     s     of each step                             q     of each of the B running sequences

@@ -34,14 +34,14 @@ struct ServingLoad {
 /// The steps that a load makes, before an engine's factors: found once, priced often.
 struct LoadWork {
   ServingLoad load;
-  StepWork decode;         ///< a step without prompts
-  StepWork half;           ///< the same of half as many sequences
-  StepWork plain;          ///< of one token each: `decode` without drafts
-  StepWork mixed;          ///< a step with a chunk of a prompt on each attention group
-  double chunks = 1.0;     ///< steps that a prompt takes
-  double running = 1.0;    ///< sequences under way on the replica
-  double groups = 1.0;     ///< attention groups
-  double fit = 1.0;        ///< sequences that memory and limits allow
+  StepWork decode;       ///< a step without prompts
+  StepWork half;         ///< the same of half as many sequences
+  StepWork plain;        ///< of one token each: `decode` without drafts
+  StepWork mixed;        ///< a step with a chunk of a prompt on each attention group
+  double chunks = 1.0;   ///< steps that a prompt takes
+  double running = 1.0;  ///< sequences under way on the replica
+  double groups = 1.0;   ///< attention groups
+  double fit = 1.0;      ///< sequences that memory and limits allow
 };
 /// Empty memory (nothing fits) counts as room for one sequence; `fits()` of the memory tells.
 [[nodiscard]] LoadWork load_work(const StepPricer&, const ModelSpec&, const ServingPlan&, const ServingMemory&,
@@ -49,10 +49,10 @@ struct LoadWork {
 
 /// What requests meet.
 struct ServingTimes {
-  Seconds ttft;          ///< from a request to its first token, in the mean
-  Seconds tpot;          ///< from token to token after it
-  Seconds decode_step;   ///< a step without prompts
-  double prompt_share = 0.0;  ///< of the time, that prompts add to steps
+  Seconds ttft;                    ///< from a request to its first token, in the mean
+  Seconds tpot;                    ///< from token to token after it
+  Seconds decode_step;             ///< a step without prompts
+  double prompt_share = 0.0;       ///< of the time, that prompts add to steps
   double tokens_per_second = 0.0;  ///< output tokens of the replica
   double running = 0.0;
   bool saturated = false;  ///< requests wait because memory or limits hold fewer than are under way

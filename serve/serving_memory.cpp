@@ -9,9 +9,7 @@ namespace {
 double real(std::uint64_t n) { return static_cast<double>(n); }
 
 /// KV heads of one rank; ranks beyond them hold copies.
-double local_kv_heads(const ModelSpec& m, const ServingPlan& p) {
-  return std::max(1.0, real(m.kv_heads) / p.tensor);
-}
+double local_kv_heads(const ModelSpec& m, const ServingPlan& p) { return std::max(1.0, real(m.kv_heads) / p.tensor); }
 
 /// Parameters of matrices of one layer's attention on a rank, and on one device that serves alone.
 double attention_matrices(const ModelSpec& m, double tensor, double kv_heads) {
@@ -62,8 +60,8 @@ Bytes serving_weights(const ModelSpec& m, const ServingPlan& p) {
 Bytes kv_bytes(const ModelSpec& m, const ServingPlan& p, double tokens, std::uint32_t block) {
   const double b = p.kv_fp8 ? 1.0 : 2.0;
   const auto whole = [&](double t) { return std::ceil(t / block) * block; };
-  const double wide = m.latent ? real(m.latent->kv_rank + m.latent->rope_dim)
-                               : 2.0 * local_kv_heads(m, p) * real(m.head_dim);
+  const double wide =
+      m.latent ? real(m.latent->kv_rank + m.latent->rope_dim) : 2.0 * local_kv_heads(m, p) * real(m.head_dim);
   double kept = 0.0;
   for (std::uint64_t l = 0; l < m.layers; ++l) {
     kept += whole(m.local && is_local(m, l) ? std::min(tokens, real(m.local->size)) : tokens);
@@ -85,8 +83,7 @@ ServingMemory serving_memory(const ModelSpec& m, const ServingPlan& p, const Dev
   return out;
 }
 
-std::uint64_t sequences_that_fit(const ModelSpec& m, const ServingPlan& p, const ServingMemory& memory,
-                                 double tokens) {
+std::uint64_t sequences_that_fit(const ModelSpec& m, const ServingPlan& p, const ServingMemory& memory, double tokens) {
   const Bytes each = kv_bytes(m, p, tokens);
   return p.attention_data * static_cast<std::uint64_t>(std::floor(memory.kv / each));
 }

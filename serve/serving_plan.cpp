@@ -64,7 +64,8 @@ void check_serving_plan(const ServingPlan& p, const ModelSpec& m, const ClusterS
   }
   if (m.mixture) {
     if (p.stage_devices() % p.expert != 0 || m.mixture->experts % p.expert != 0) {
-      d.error("serve.expert", fmt::format("an expert size of {} does not divide the experts over the devices", p.expert),
+      d.error("serve.expert",
+              fmt::format("an expert size of {} does not divide the experts over the devices", p.expert),
               {fmt::format("There are {} experts, and {} devices in a stage (tensor {} x attention-data {}).",
                            m.mixture->experts, p.stage_devices(), p.tensor, p.attention_data)});
     } else if (m.mixture->ffn % (p.stage_devices() / p.expert) != 0) {

@@ -78,8 +78,8 @@ class ServingPlans {
     const double whole = q_.input + q_.output;
     const std::uint64_t fit = sequences_that_fit(q_.model, p, memory, whole);
     if (fit < p.attention_data) {
-      refuse(p, memory.fits() ? "no device has room for the keys of one request"
-                              : "its weights leave no room for keys");
+      refuse(p,
+             memory.fits() ? "no device has room for the keys of one request" : "its weights leave no room for keys");
       return;
     }
     ++out_.fitting;

@@ -19,14 +19,14 @@ struct ServingQuestion {
   ClusterSpec cluster;  ///< whose devices all serve
   Calibration calibration;
   Engine engine;
-  double input = 1024.0, output = 1024.0;     ///< tokens of a request
-  std::optional<double> concurrency;          ///< requests under way on the cluster
-  std::optional<double> rate;                 ///< requests a second; one of the two is set
-  ServingLoad further;                        ///< its prefix hits and drafts count
-  std::vector<WeightFormat> formats;          ///< to try
-  std::vector<bool> kv_fp8;                   ///< to try
-  std::optional<Seconds> ttft, tpot;          ///< bounds
-  std::optional<ServingPlan> only;            ///< this plan alone
+  double input = 1024.0, output = 1024.0;  ///< tokens of a request
+  std::optional<double> concurrency;       ///< requests under way on the cluster
+  std::optional<double> rate;              ///< requests a second; one of the two is set
+  ServingLoad further;                     ///< its prefix hits and drafts count
+  std::vector<WeightFormat> formats;       ///< to try
+  std::vector<bool> kv_fp8;                ///< to try
+  std::optional<Seconds> ttft, tpot;       ///< bounds
+  std::optional<ServingPlan> only;         ///< this plan alone
 };
 
 /// A plan of a replica, how many replicas serve, and what requests meet.
@@ -34,13 +34,13 @@ struct ServedPlan {
   ServingPlan plan;
   std::uint32_t replicas = 1;
   ServingMemory memory;
-  std::uint64_t sequences_fit = 0;  ///< of whole requests, in one replica
-  Bytes kv_sequence;                ///< of one request, on a device
-  double concurrency = 1.0;         ///< of one replica
-  ServingTimes times;               ///< of one replica
-  double tokens_per_second = 0.0;   ///< output tokens of all replicas
+  std::uint64_t sequences_fit = 0;         ///< of whole requests, in one replica
+  Bytes kv_sequence;                       ///< of one request, on a device
+  double concurrency = 1.0;                ///< of one replica
+  ServingTimes times;                      ///< of one replica
+  double tokens_per_second = 0.0;          ///< output tokens of all replicas
   std::optional<double> cost_per_million;  ///< of output tokens, in the cluster's currency
-  bool keeps_up = true;             ///< requests do not wait for room
+  bool keeps_up = true;                    ///< requests do not wait for room
   bool within_bounds = true;
 
   [[nodiscard]] std::uint32_t devices() const { return replicas * plan.devices(); }
@@ -61,14 +61,14 @@ struct RefusedServingPlan {
 };
 
 struct ServingSearch {
-  std::vector<ServedPlan> plans;           ///< best first
-  std::vector<ServingPoint> front;         ///< of TPOT against tokens per second and GPU, by TPOT
-  std::vector<RefusedServingPlan> refused; ///< one for each reason
+  std::vector<ServedPlan> plans;            ///< best first
+  std::vector<ServingPoint> front;          ///< of TPOT against tokens per second and GPU, by TPOT
+  std::vector<RefusedServingPlan> refused;  ///< one for each reason
   std::size_t tried = 0, fitting = 0;
 };
 
-/// Tries every plan: sizes of tensor, pipeline, attention groups and experts that are powers of two, or divide the
-/// heads, with each format of weights and keys.
+/// Tries every plan: sizes of tensor, pipeline and attention groups that are powers of two, with whole experts or
+/// slices of each on every device, and each format of weights and keys.
 ///
 /// With a concurrency, replicas fill the cluster and share the requests, and the plan with the most tokens a second is
 /// best. With a rate, as few replicas serve as keep up with it and its bounds, and the plan with the fewest devices is

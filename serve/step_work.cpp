@@ -68,16 +68,15 @@ Seconds StepPricer::product(const ProductRate& rate, double rows, double columns
   return best;
 }
 
-void StepPricer::matrix(std::vector<StepOp>& ops, StepPart part, const char* name, WeightFormat format, double count,
+void StepPricer::matrix(std::vector<ServingOp>& ops, StepPart part, const char* name, WeightFormat format, double count,
                         double rows, double columns, double depth) const {
   if (rows <= 0.0) return;
   const ProductRate rate = product_rate(format, device_);
   const double bytes = columns * depth * bytes_of(format) + 2.0 * rows * (columns + depth);
-  ops.push_back(
-      {part, name, rate.unpacked, count * product(rate, rows, columns, depth, 1.0), count * moved(bytes)});
+  ops.push_back({part, name, rate.unpacked, count * product(rate, rows, columns, depth, 1.0), count * moved(bytes)});
 }
 
-void StepPricer::experts(std::vector<StepOp>& ops, double tokens) const {
+void StepPricer::experts(std::vector<ServingOp>& ops, double tokens) const {
   const Mixture& x = *model_.mixture;
   const double all = tokens * plan_.attention_data;
   const double here = real(x.experts) / plan_.expert;
@@ -124,7 +123,7 @@ Seconds StepPricer::prompt_attention(double keys, std::uint64_t window, bool chu
   return wide_.attention(k, Bytes{});
 }
 
-void StepPricer::attention(std::vector<StepOp>& ops, const StepShape& s) const {
+void StepPricer::attention(std::vector<ServingOp>& ops, const StepShape& s) const {
   const double b = plan_.kv_fp8 ? 1.0 : 2.0;
   const double heads = real(model_.heads) / plan_.tensor;
   double read = 0.0;  // keys of a sequence over the layers of the stage
@@ -137,11 +136,11 @@ void StepPricer::attention(std::vector<StepOp>& ops, const StepShape& s) const {
   read *= stage_share_ * s.sequences;
   const double wide = model_.latent ? real(model_.latent->kv_rank + model_.latent->rope_dim)
                                     : 2.0 * std::max(1.0, real(model_.kv_heads) / plan_.tensor) * real(model_.head_dim);
-  const double met = model_.latent ? real(2 * model_.latent->kv_rank + model_.latent->rope_dim)
-                                   : 2.0 * real(model_.head_dim);
+  const double met =
+      model_.latent ? real(2 * model_.latent->kv_rank + model_.latent->rope_dim) : 2.0 * real(model_.head_dim);
   if (s.sequences > 0.0) {
-    const FlopRate peak = device_.peak.contains(Precision::bf16) ? device_.peak.at(Precision::bf16)
-                                                                 : device_.peak.begin()->second;
+    const FlopRate peak =
+        device_.peak.contains(Precision::bf16) ? device_.peak.at(Precision::bf16) : device_.peak.begin()->second;
     ops.push_back({StepPart::keys, "keys and values", false, Flops::of(2.0 * read * s.each * heads * met) / peak,
                    moved(read * wide * b)});
   }
@@ -155,8 +154,7 @@ void StepPricer::attention(std::vector<StepOp>& ops, const StepShape& s) const {
   const double globals = real(model_.layers) - local;
   Seconds products = stage_share_ * globals * of_chunk(0, false);
   if (local > 0.0) {
-    products += stage_share_ * local *
-                of_chunk(model_.local->size, model_.local->span == LocalAttention::Span::chunk);
+    products += stage_share_ * local * of_chunk(model_.local->size, model_.local->span == LocalAttention::Span::chunk);
   }
   const double near = model_.local ? std::min(s.before, real(model_.local->size)) : 0.0;
   ops.push_back({StepPart::prompt_attention, "attention of prompts", false, products,
@@ -215,8 +213,7 @@ StepWork StepPricer::work(const StepShape& s) const {
   } else {
     const double d = real(model_.head_dim);
     const double kv = std::max(1.0, real(model_.kv_heads) / tp);
-    matrix(w.ops, StepPart::dense, "queries, keys, values", plan_.weights, w.layers, tokens, (heads + 2.0 * kv) * d,
-           h);
+    matrix(w.ops, StepPart::dense, "queries, keys, values", plan_.weights, w.layers, tokens, (heads + 2.0 * kv) * d, h);
     matrix(w.ops, StepPart::dense, "attention out", plan_.weights, w.layers, tokens, h, heads * d);
   }
   attention(w.ops, s);

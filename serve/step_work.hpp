@@ -33,7 +33,7 @@ inline constexpr std::size_t step_part_count = 5;
 
 /// One operation of a step, over all its layers: what its products take on the device at their efficiency, and what
 /// its bytes take. An engine's factors are put on either (StepCosts), and the larger counts.
-struct StepOp {
+struct ServingOp {
   StepPart part = StepPart::dense;
   const char* name = "";
   bool unpacked = false;  ///< its weights are widened before they are multiplied
@@ -43,13 +43,13 @@ struct StepOp {
 
 /// A step on the busiest stage's device, before any engine's factors.
 struct StepWork {
-  std::vector<StepOp> ops;
-  double layers = 0.0, mixtures = 0.0;   ///< of the stage
-  double collectives = 0.0;              ///< of the stage that wait for the slowest link's latency
-  Seconds collective_bytes;              ///< what moving their bytes takes
-  Seconds hop;                           ///< a message to the next stage
+  std::vector<ServingOp> ops;
+  double layers = 0.0, mixtures = 0.0;  ///< of the stage
+  double collectives = 0.0;             ///< of the stage that wait for the slowest link's latency
+  Seconds collective_bytes;             ///< what moving their bytes takes
+  Seconds hop;                          ///< a message to the next stage
   std::uint32_t stages = 1;
-  double sequences = 0.0;                ///< of all attention groups
+  double sequences = 0.0;  ///< of all attention groups
 };
 
 /// Prices the operations of serving steps with sim/cost: products by KernelCost::gemm with the rows of the step's
@@ -74,18 +74,18 @@ class StepPricer {
   [[nodiscard]] const KernelCost& costs(const ProductRate&) const;
   [[nodiscard]] Seconds product(const ProductRate&, double rows, double columns, double depth, double batch) const;
   [[nodiscard]] Seconds moved(double bytes) const;
-  void matrix(std::vector<StepOp>&, StepPart, const char* name, WeightFormat, double count, double rows, double columns,
+  void matrix(std::vector<ServingOp>&, StepPart, const char* name, WeightFormat, double count, double rows, double columns,
               double depth) const;
-  void experts(std::vector<StepOp>&, double tokens) const;
-  void attention(std::vector<StepOp>&, const StepShape&) const;
+  void experts(std::vector<ServingOp>&, double tokens) const;
+  void attention(std::vector<ServingOp>&, const StepShape&) const;
   [[nodiscard]] Seconds prompt_attention(double keys, std::uint64_t window, bool chunked) const;
   void communication(StepWork&, double tokens) const;
 
   ModelSpec model_;
   ServingPlan plan_;
   DeviceSpec device_;
-  KernelCost wide_;   ///< bf16 and fp8 as the device states them
-  KernelCost four_;   ///< fp8's peak is that of four-bit floats
+  KernelCost wide_;  ///< bf16 and fp8 as the device states them
+  KernelCost four_;  ///< fp8's peak is that of four-bit floats
   CollectiveCost links_;
   GroupShape stage_;  ///< ranks that share one stage's layers
   GroupShape tensor_;

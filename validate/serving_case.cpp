@@ -175,8 +175,8 @@ class Reader {
       Diagnostics d;
       const bool rack = gpu.starts_with("gb");
       const std::uint32_t box = rack ? 72 : 8;
-      const std::string word =
-          devices <= box ? fmt::format("{}:{}", gpu, box) : fmt::format("{}:{}x{}", gpu, box, (devices + box - 1) / box);
+      const std::string word = devices <= box ? fmt::format("{}:{}", gpu, box)
+                                              : fmt::format("{}:{}x{}", gpu, box, (devices + box - 1) / box);
       std::optional<ClusterSpec> cluster = cluster_of_word(word, library_, d);
       if (cluster) {
         if (std::optional<Calibration> c = shipped_calibration(cluster->device, library_, d))

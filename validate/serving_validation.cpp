@@ -34,8 +34,7 @@ std::vector<ServingErrors> serving_errors(const std::vector<ServingCase>& cases,
 }
 
 std::optional<ServingValidation> validate_serving(const std::vector<MeasuredServing>& rows, const EngineTable& engines,
-                                                  const Library& library,
-                                                  const std::function<bool(double)>& go_on) {
+                                                  const Library& library, const std::function<bool(double)>& go_on) {
   ServingValidation out;
   ServingCases read = serving_cases(rows, engines, library);
   out.cases = std::move(read.cases);

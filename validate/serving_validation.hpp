@@ -24,7 +24,8 @@ struct ServingRound {
 struct ServingValidation {
   std::vector<ServingCase> cases;
   std::vector<SkippedServing> skipped;
-  /// By the shipped costs; by costs fitted to this table; without each point's (input, output) shape; without its model.
+  /// By the shipped costs; by costs fitted to this table; without each point's (input, output) shape; without its
+  /// model.
   std::vector<ServingRound> rounds;
   EngineTable shipped, refitted;
 };

@@ -22,6 +22,15 @@ json answer(const std::string& arguments, int status = 0) {
 
 }  // namespace
 
+TEST_CASE("serve has help, whose --output is a number of tokens", "[unit][cli][serve]") {
+  const Ran ran = run(ORRERY_PROGRAM, "serve --help");
+  CHECK(ran.status == 0);
+  for (const char* text : {"Examples:\n  orrery serve", "--json", "-o,--output-file", "tokens that are made of it"}) {
+    CAPTURE(text);
+    CHECK(ran.out.find(text) != std::string::npos);
+  }
+}
+
 TEST_CASE("serve answers with plans, a front and what is refused", "[unit][cli][serve]") {
   const json j = answer("serve llama-3.1-70b --cluster h200:8 --concurrency 64 --price 3.6");
   REQUIRE(j["plans"].size() == 3);
@@ -67,8 +76,8 @@ TEST_CASE("drafts that are taken make tokens faster, and hits make prompts short
 
 TEST_CASE("a trace is played, and its device's pace is fitted", "[unit][cli][serve]") {
   const TemporaryFolder folder;
-  const std::string common = "serve llama-3.1-8b --cluster rtx-4090:1 --weights fp8 --kv bf16 --trace " +
-                             folder.file("t.jsonl") + " ";
+  const std::string common =
+      "serve llama-3.1-8b --cluster rtx-4090:1 --weights fp8 --kv bf16 --trace " + folder.file("t.jsonl") + " ";
   {
     std::ofstream out(folder.file("t.jsonl"));
     for (int i = 0; i < 30; ++i) out << "{\"arrival\": " << i << ", \"input\": 200, \"output\": 50}\n";

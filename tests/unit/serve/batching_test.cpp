@@ -105,9 +105,8 @@ TEST_CASE("300 requests of 500 tokens take below a second, tables of times inclu
   const Served s = served("llama-3.1-8b", "h100:1");
   const auto begin = std::chrono::steady_clock::now();
   StepTimes steps(s.pricer(), s.engine.costs);
-  const BatchingResult r =
-      simulate_batching(poisson_requests(300, 0.05, 500, 500, 1), {2048, 256, 30000, 16, 1, false},
-                        [&](const StepShape& x) { return steps(x); });
+  const BatchingResult r = simulate_batching(poisson_requests(300, 0.05, 500, 500, 1), {2048, 256, 30000, 16, 1, false},
+                                             [&](const StepShape& x) { return steps(x); });
   CHECK(r.steps > 100000);  // hardly two are under way at once
   // 0.1 s in a release on an idle core; address checks and a busy machine take some times that.
   CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < 20.0);
@@ -120,6 +119,7 @@ TEST_CASE("tabled step times are those of the pricer", "[serve]") {
   StepTimes steps(s.pricer(), s.engine.costs, 1.25);
   for (const double keys : {10.0, 100.0, 1000.5, 3333.0}) {
     const StepShape shape{17.0, keys};
-    CHECK(steps(shape).in(second) == Approx(1.25 * step_time(s.pricer().work(shape), s.engine.costs).in(second)).epsilon(0.01));
+    CHECK(steps(shape).in(second) ==
+          Approx(1.25 * step_time(s.pricer().work(shape), s.engine.costs).in(second)).epsilon(0.01));
   }
 }

@@ -20,11 +20,12 @@ TEST_CASE("shipped engines have every cost, and say where their defaults are fro
 
 TEST_CASE("a cost that stands nowhere or twice is refused", "[serve]") {
   Diagnostics d;
-  CHECK_FALSE(parse_engines("schema = 1\n[costs]\nweights = { value = 1.0 }\n[[engines]]\nname = \"e\"\ntitle = \"E\"\n"
-                            "source = \"s\"\nstep_tokens = 2048\nmost_sequences = 8\nreserves = true\n"
-                            "memory_share = 0.9\nmemory_of_the_rest = false\nheld = \"1 GiB\"\nkv_fp8 = true\n"
-                            "formats = [\"bf16\"]\n[engines.costs]\nweights = { value = 1.0 }\n",
-                            "e.toml", d));
+  CHECK_FALSE(
+      parse_engines("schema = 1\n[costs]\nweights = { value = 1.0 }\n[[engines]]\nname = \"e\"\ntitle = \"E\"\n"
+                    "source = \"s\"\nstep_tokens = 2048\nmost_sequences = 8\nreserves = true\n"
+                    "memory_share = 0.9\nmemory_of_the_rest = false\nheld = \"1 GiB\"\nkv_fp8 = true\n"
+                    "formats = [\"bf16\"]\n[engines.costs]\nweights = { value = 1.0 }\n",
+                    "e.toml", d));
   const std::string text = render(d);
   CHECK(text.find("the cost weights of e stands twice") != std::string::npos);
   CHECK(text.find("the cost layer of e stands nowhere") != std::string::npos);

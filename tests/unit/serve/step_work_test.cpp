@@ -16,7 +16,7 @@ const EngineCosts bare;
 
 Seconds bytes_of_part(const StepWork& w, StepPart part) {
   Seconds sum;
-  for (const StepOp& op : w.ops) {
+  for (const ServingOp& op : w.ops) {
     if (op.part == part) sum += op.bytes;
   }
   return sum;
@@ -51,8 +51,8 @@ TEST_CASE("the experts read are those that tokens meet", "[serve]") {
   CHECK(all > weights);  // activations are on top
   const auto read = [&](double tokens) {
     const double rows = tokens * 8.0 * 48.0 * 2.0 * (2.0 * 768.0 + 2048.0 + 768.0 + 2048.0);
-    return bytes_of_part(s.pricer().work({tokens, 1.0}), StepPart::expert).in(second) -
-           rows / (s.calibration.memory_efficiency * 3.35e12);
+    return bytes_of_part(s.pricer().work({tokens, 1.0}), StepPart::expert).in(second)-rows /
+           (s.calibration.memory_efficiency * 3.35e12);
   };
   const int tokens = GENERATE(1, 4, 16, 64);
   // A linear congruential generator draws 8 different experts of 128 for each token.
@@ -94,7 +94,7 @@ TEST_CASE("a prompt in chunks computes the same attention", "[serve]") {
   const StepPricer pricer = s.pricer();
   const auto attention = [&](double before, double chunk) {
     Seconds sum;
-    for (const StepOp& op : pricer.work({0.0, 0.0, chunk, before, 0.0}).ops) {
+    for (const ServingOp& op : pricer.work({0.0, 0.0, chunk, before, 0.0}).ops) {
       if (op.part == StepPart::prompt_attention) sum += op.products;
     }
     return sum.in(second);

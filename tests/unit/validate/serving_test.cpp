@@ -41,15 +41,13 @@ std::vector<MeasuredServing> table(const std::string& rows) {
   return *out;
 }
 
-ServingCases cases(const std::string& rows) {
-  return serving_cases(table(rows), engines(), test::shipped_library());
-}
+ServingCases cases(const std::string& rows) { return serving_cases(table(rows), engines(), test::shipped_library()); }
 
 }  // namespace
 
 TEST_CASE("a row of serving becomes a plan of a replica and its load", "[validate][serve]") {
-  const ServingCases c = cases(row("a", "trtllm", "meta-llama/Llama-3.1-70B", "h200_sxm", "fp8", "1024,512",
-                                   "32,4,1,1,4,1", 200, 15));
+  const ServingCases c =
+      cases(row("a", "trtllm", "meta-llama/Llama-3.1-70B", "h200_sxm", "fp8", "1024,512", "32,4,1,1,4,1", 200, 15));
   REQUIRE(c.cases.size() == 1);
   const ServingCase& a = c.cases.front();
   CHECK(a.engine == "tensorrt-llm");
