@@ -171,6 +171,8 @@ PlayedTrace played_trace(const ServeRequest& r, const ServingQuestion& q, const 
   l.sequences = q.engine.batch.sequences;
   l.reserves = q.engine.batch.reserves;
   l.groups = s.plan.attention_data;
+  const std::uint64_t mixtures = q.model.mixture ? mixture_count(q.model) : 0;
+  l.entry = first_step(static_cast<double>(q.model.layers + mixtures), q.engine.costs);
   // Windows keep fewer keys the longer a request is; the longest of the trace counts.
   double longest = 1.0;
   for (const ServedRequest& t : out.trace) longest = std::max(longest, static_cast<double>(t.input) + t.output);

@@ -145,14 +145,14 @@ std::string serving_text(const ServingQuestion& q, const ServingSearch& s, std::
     out += table.str() + "\n" + parts_text(q, s.plans.front());
   }
   if (!s.front.empty()) {
-    Table front({"<least TPOT for its tokens/s per GPU", "under way", "TPOT", "tokens/s per GPU"});
+    Table front({"<front", "under way", "TPOT", "tokens/s per GPU"});
     const std::size_t step = std::max<std::size_t>(1, (s.front.size() + 7) / 8);
     for (std::size_t i = 0; i < s.front.size(); i += step) {
       const ServingPoint& p = s.front[i];
       front.row({text_of(p.plan, q.model), fmt::format("{:g}", p.concurrency), short_text(p.tpot),
                  short_count(p.tokens_per_second_per_gpu)});
     }
-    out += "\n" + front.str();
+    out += "\nThe least TPOT for so many tokens/s per GPU, each replica with so many under way\n" + front.str();
   }
   if (!s.refused.empty()) {
     out += "\nNot possible\n";

@@ -23,13 +23,13 @@ using Json = nlohmann::ordered_json;
 std::string pct(double v) { return fmt::format("{:.1f}", v); }
 
 std::string round_text(const ServingRound& r) {
-  Table table({r.name, "n", "TPOT MAPE", "median", "p90", "bias", "TTFT n", "median", "bias"});
+  Table table({"", "n", "TPOT MAPE", "median", "p90", "bias", "TTFT n", "median", "bias"});
   for (const ServingErrors& e : r.groups) {
     table.row({e.name, fmt::format("{}", e.tpot.n), pct(e.tpot.mape_pct), pct(e.tpot.median_pct), pct(e.tpot.p90_pct),
                fmt::format("{:+.1f}", e.tpot.bias_pct), fmt::format("{}", e.ttft.n), pct(e.ttft.median_pct),
                fmt::format("{:+.1f}", e.ttft.bias_pct)});
   }
-  return table.str("") + "\n";
+  return fmt::format("By {}\n{}\n", r.name, table.str(""));
 }
 
 std::string costs_text(const ServingValidation& v) {
@@ -137,13 +137,20 @@ int validate_serving_table(const CommonFlags& flags, const std::string& file, bo
   ticker.reset();
   if (!v) return interrupted_status();
   std::string text = fmt::format(
-      "Predicted beside measured, in percent of what was measured. KV formats are assumed:\nfp8 where TensorRT-LLM "
-      "serves fp8 or four-bit weights, else bf16. TTFT counts\nwhere requests do not queue for room.\n\n");
+      "Predicted beside measured, in percent of what was measured. KV formats are assumed: fp8 where TensorRT-LLM "
+      "serves fp8 or four-bit weights, else bf16. TTFT counts where requests do not queue for room.\n\n");
   if (all_rows) text += all_rows_text(*v);
   for (const ServingRound& r : v->rounds) text += round_text(r);
   text += costs_text(*v) + skipped_text(*v);
   text += fmt::format("\n{}: {} predicted, {} not\n", counted(rows->size(), "row"), v->cases.size(), v->skipped.size());
-  answer(flags, json_of(*v), text);
+  write_output(flags, json_text(json_of(*v)));
+  if (prints_output(flags)) {
+    // It has been printed.
+  } else if (flags.json) {
+    print_json(json_of(*v));
+  } else {
+    print_wrapped(text);
+  }
   return status_fine;
 }
 

@@ -164,7 +164,7 @@ BatchingResult simulate_batching(const std::vector<ServedRequest>& trace, const 
   std::size_t arrived = 0;
   std::size_t ended = 0;
   while (ended < trace.size()) {
-    for (; arrived < trace.size() && trace[arrived].arrival <= now; ++arrived) {
+    for (; arrived < trace.size() && trace[arrived].arrival + limits.entry <= now; ++arrived) {
       ORRERY_ASSERT(holds(limits, trace[arrived]), trace[arrived].input, trace[arrived].output);
       const auto least =
           std::min_element(groups.begin(), groups.end(),
@@ -175,7 +175,7 @@ BatchingResult simulate_batching(const std::vector<ServedRequest>& trace, const 
     for (BatchedGroup& g : groups) shape = busiest(shape, g.schedule());
     if (shape.sequences == 0.0 && shape.chunk == 0.0) {
       ORRERY_ASSERT(arrived < trace.size(), ended);
-      now = trace[arrived].arrival;
+      now = trace[arrived].arrival + limits.entry;
       continue;
     }
     now += step(shape);

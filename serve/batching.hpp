@@ -19,6 +19,7 @@ struct BatchingLimits {
   std::uint32_t block_tokens = 16;
   std::uint32_t groups = 1;  ///< attention groups; requests go to the one with the fewest
   bool reserves = false;     ///< blocks of the whole output are taken at admission
+  Seconds entry{};           ///< from a request's arrival until the engine may schedule it (first_step)
 };
 
 /// What came of one request.

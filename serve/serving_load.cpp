@@ -41,11 +41,12 @@ LoadWork load_work(const StepPricer& pricer, const ModelSpec& m, const ServingPl
   return out;
 }
 
+Seconds first_step(double layers, const EngineCosts& c) { return Seconds::of(c[EngineCost::prompt_layer] * layers); }
+
 namespace {
 
-/// What launches outside a graph add to a prompt's first step.
 Seconds first_step(const LoadWork& w, const EngineCosts& c) {
-  return Seconds::of(c[EngineCost::prompt_layer] * (w.mixed.layers + w.mixed.mixtures) * w.mixed.stages);
+  return first_step((w.mixed.layers + w.mixed.mixtures) * w.mixed.stages, c);
 }
 
 }  // namespace

@@ -78,6 +78,9 @@ struct ServingTimes {
 /// Leaves out: lengths that differ, preemption: `simulate_batching` has them.
 [[nodiscard]] ServingTimes serving_times(const LoadWork&, const EngineCosts&);
 
+/// What the first step of a request adds for each of `layers`, mixtures counted twice: launches that no graph holds.
+[[nodiscard]] Seconds first_step(double layers, const EngineCosts&);
+
 /// Time of a prompt in a pool that does nothing else, r + f k m: first steps, then the chunks of `prompts` at once.
 [[nodiscard]] Seconds prompt_time(const LoadWork&, const EngineCosts&);
 

@@ -27,6 +27,7 @@ class ServingPlans {
     std::stable_sort(out_.plans.begin(), out_.plans.end(), [&](const ServedPlan& a, const ServedPlan& b) {
       if (a.within_bounds != b.within_bounds) return a.within_bounds;
       if (a.keeps_up != b.keeps_up) return a.keeps_up;
+      if (!a.keeps_up) return a.tokens_per_second > b.tokens_per_second;
       if (q_.rate && a.devices() != b.devices()) return a.devices() < b.devices();
       if (q_.rate) return a.times.tpot < b.times.tpot;
       return a.tokens_per_second > b.tokens_per_second;

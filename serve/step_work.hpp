@@ -74,8 +74,8 @@ class StepPricer {
   [[nodiscard]] const KernelCost& costs(const ProductRate&) const;
   [[nodiscard]] Seconds product(const ProductRate&, double rows, double columns, double depth, double batch) const;
   [[nodiscard]] Seconds moved(double bytes) const;
-  void matrix(std::vector<ServingOp>&, StepPart, const char* name, WeightFormat, double count, double rows, double columns,
-              double depth) const;
+  void matrix(std::vector<ServingOp>&, StepPart, const char* name, WeightFormat, double count, double rows,
+              double columns, double depth) const;
   void experts(std::vector<ServingOp>&, double tokens) const;
   void attention(std::vector<ServingOp>&, const StepShape&) const;
   [[nodiscard]] Seconds prompt_attention(double keys, std::uint64_t window, bool chunked) const;

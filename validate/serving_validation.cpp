@@ -13,7 +13,7 @@ std::vector<ServingErrors> serving_errors(const std::vector<ServingCase>& cases,
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const ServingCase& c = cases[i];
     const double tpot = error_pct(times[i].tpot.in(second), *c.tpot_s);
-    std::vector<std::string> names{"1 " + c.pool + ", " + c.kind};
+    std::vector<std::string> names{"1 " + std::string(c.pool == "aggregated" ? "" : "disaggregated ") + c.kind};
     if (c.pool == "aggregated") {
       names.push_back("2 " + c.engine);
       names.push_back("3 " + c.gpu);
@@ -72,8 +72,9 @@ std::optional<ServingValidation> validate_serving(const std::vector<MeasuredServ
     for (std::size_t k = 0; k < places.size(); ++k) times[places[k]] = h.times[k];
     if (!stopped) add(name, std::move(times));
   };
-  without("without the point's lengths", 0.0, [](const ServingCase& c) { return c.shape; });
-  if (!stopped) without("without the point's model", 0.5, [](const ServingCase& c) { return c.model; });
+  without("costs that have not seen the point's lengths", 0.0, [](const ServingCase& c) { return c.shape; });
+  if (!stopped)
+    without("costs that have not seen the point's model", 0.5, [](const ServingCase& c) { return c.model; });
   if (stopped) return std::nullopt;
   return out;
 }
