@@ -145,7 +145,7 @@ std::string serving_text(const ServingQuestion& q, const ServingSearch& s, std::
     out += table.str() + "\n" + parts_text(q, s.plans.front());
   }
   if (!s.front.empty()) {
-    Table front({"<front", "under way", "TPOT", "tokens/s per GPU"});
+    Table front({"<front", "under way", "TPOT", "tokens/s/GPU"});
     const std::size_t step = std::max<std::size_t>(1, (s.front.size() + 7) / 8);
     for (std::size_t i = 0; i < s.front.size(); i += step) {
       const ServingPoint& p = s.front[i];

@@ -23,10 +23,10 @@ using Json = nlohmann::ordered_json;
 std::string pct(double v) { return fmt::format("{:.1f}", v); }
 
 std::string round_text(const ServingRound& r) {
-  Table table({"", "n", "TPOT MAPE", "median", "p90", "bias", "TTFT n", "median", "bias"});
+  Table table({"", "n", "TPOT MAPE", "median", "p90", "bias", "TTFT median", "bias"});
   for (const ServingErrors& e : r.groups) {
     table.row({e.name, fmt::format("{}", e.tpot.n), pct(e.tpot.mape_pct), pct(e.tpot.median_pct), pct(e.tpot.p90_pct),
-               fmt::format("{:+.1f}", e.tpot.bias_pct), fmt::format("{}", e.ttft.n), pct(e.ttft.median_pct),
+               fmt::format("{:+.1f}", e.tpot.bias_pct), pct(e.ttft.median_pct),
                fmt::format("{:+.1f}", e.ttft.bias_pct)});
   }
   return fmt::format("By {}\n{}\n", r.name, table.str(""));
