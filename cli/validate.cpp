@@ -13,6 +13,7 @@
 #include "cli/validate_constants.hpp"
 #include "cli/validate_explain.hpp"
 #include "cli/validate_here.hpp"
+#include "cli/validate_serving.hpp"
 #include "cli/verbs.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "validate/ranking.hpp"
@@ -115,6 +116,8 @@ class ValidateVerb final : public Verb {
   void declare(Command& c) override {
     c.positional("RUNS.csv", table_, "a table of measured runs; without it, the shipped one");
     c.flag("--collectives", collectives_, "measured collectives instead of runs: the table named, or the shipped one");
+    c.flag("--serving", serving_, "measured points of serving instead of runs: a table as docs/serve.md has it");
+    c.flag("--rows", rows_, "with --serving: list every row, too");
     c.flag("--here", here_, "plans trained on this machine's cores instead: simulated beside measured steps");
     c.option("--plans", request_.plans, "with --here: number of plans, drawn by --seed", {1, 1000});
     c.option("--seed", request_.seed, "with --here: seed of the drawn plans",
@@ -135,12 +138,22 @@ class ValidateVerb final : public Verb {
         "  orrery validate --explain titan-8b-cp2        where a row's time goes; what could be behind its error\n"
         "  orrery validate --constants               every constant of software, its prior and its runs\n"
         "  orrery validate --collectives\n"
+        "  orrery validate --serving points.csv      TTFT and TPOT of engines, held out by lengths and by model\n"
         "  orrery validate --here                 measures this machine, then trains 40 plans: some two minutes\n"
         "  orrery validate --here --plans 10 --calibration mine.toml --json\n"
         "Status 1: with --here, the median error is above 10 %, or memory is not as predicted.");
   }
 
   int run() override {
+    if (serving_) {
+      if (here_ || collectives_ || svg_ || explain_ || constants_ || by_ != "none" || !table_) {
+        refuse("cli.flags",
+               "--serving takes a table, and no --here, --collectives, --constants, --explain, --by or --svg",
+               {"orrery validate --serving points.csv"});
+      }
+      return validate_serving_table(flags_, *table_, rows_);
+    }
+    if (rows_) refuse("cli.flags", "--rows goes with --serving only");
     if (here_) {
       if (collectives_ || table_ || svg_ || explain_ || constants_ || by_ != "none") {
         refuse("cli.flags",
@@ -209,6 +222,8 @@ class ValidateVerb final : public Verb {
   bool collectives_ = false;
   bool constants_ = false;
   bool here_ = false;
+  bool serving_ = false;
+  bool rows_ = false;
   HereRequest request_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 using Parts = std::vector<std::string>;
 
 /// Other names of shipped models, in any spelling.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 15> common_names = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 17> common_names = {{
     {"deepseek-v3-671b", "deepseek-v3"},
     {"deepseek-v3-0324", "deepseek-v3"},
     {"deepseek-v3.1", "deepseek-v3"},
@@ -21,6 +21,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 15> common_n
     {"deepseek-v2-236b", "deepseek-v2"},
     {"deepseek-v2-lite-16b", "deepseek-v2-lite"},
     {"grok-1-314b", "grok-1"},
+    {"kimi-k2.5", "kimi-k2"},
+    {"minimax-m2.5", "minimax-m2"},
     {"llama-3.1-8b", "llama-3-8b"},
     {"llama-3.1-70b", "llama-3-70b"},
     {"llama-3.3-70b", "llama-3-70b"},

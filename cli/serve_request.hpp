@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/common.hpp"
+#include "cli/serve_text.hpp"
+
+namespace orrery {
+
+/// What `orrery serve` is asked, in the words of the command line.
+struct ServeRequest {
+  CommonFlags flags;
+  std::string model, cluster, engine = "vllm";
+  std::uint32_t input = 1024, output = 1024;
+  std::optional<std::string> concurrency, rate, ttft, tpot, plan;
+  std::string weights = "bf16,fp8", kv = "bf16,fp8";
+  std::optional<std::string> prefix_hit, draft_cost, acceptance;
+  std::optional<std::uint32_t> draft;
+  std::optional<std::string> trace;       ///< a file of requests to play
+  std::optional<std::uint32_t> requests;  ///< Poisson requests to play, at the rate
+  std::uint64_t seed = 1;
+  std::uint32_t fit = 0;  ///< requests of the trace that the device's pace is fitted to
+  std::optional<std::uint32_t> kv_tokens, step_tokens, most_sequences;
+};
+
+/// The question with its files read and checked. Mistakes are an InputError (codes cli.*, serve.*, library.*).
+[[nodiscard]] ServingQuestion serving_question(const ServeRequest&);
+
+/// Plays requests on a replica of the best plan, or of the one that --plan names.
+[[nodiscard]] PlayedTrace played_trace(const ServeRequest&, const ServingQuestion&, const ServedPlan&);
+
+}  // namespace orrery

@@ -1,0 +1,123 @@
+#include <catch2/catch.hpp>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/program_run.hpp"
+
+// `orrery serve` as a person runs it.
+
+using namespace orrery::test;
+using nlohmann::json;
+
+namespace {
+
+json answer(const std::string& arguments, int status = 0) {
+  const Ran ran = run(ORRERY_PROGRAM, arguments + " --json");
+  INFO(ran.err);
+  REQUIRE(ran.status == status);
+  return json::parse(ran.out);
+}
+
+}  // namespace
+
+TEST_CASE("serve has help, whose --output is a number of tokens", "[unit][cli][serve]") {
+  const Ran ran = run(ORRERY_PROGRAM, "serve --help");
+  CHECK(ran.status == 0);
+  for (const char* text : {"Examples:\n  orrery serve", "--json", "-o,--output-file", "tokens that are made of it"}) {
+    CAPTURE(text);
+    CHECK(ran.out.find(text) != std::string::npos);
+  }
+}
+
+TEST_CASE("serve answers with plans, a front and what is refused", "[unit][cli][serve]") {
+  const json j = answer("serve llama-3.1-70b --cluster h200:8 --concurrency 64 --price 3.6");
+  REQUIRE(j["plans"].size() == 3);
+  const json& best = j["plans"][0];
+  CHECK(best["tokens_per_s"] >= j["plans"][1]["tokens_per_s"]);
+  CHECK(best["replicas"].get<double>() * best["concurrency"].get<double>() == Approx(64.0));
+  // 3.6 an hour is 0.001 a second.
+  CHECK(best["cost_per_million_tokens"].get<double>() ==
+        Approx(0.001 * best["gpus"].get<double>() * 1e6 / best["tokens_per_s"].get<double>()));
+  CHECK(j["front"].size() > 3);
+  CHECK(j["tried"] > j["fitting"]);
+}
+
+TEST_CASE("a screen of serve has 80 columns, and the same bytes each time", "[unit][cli][serve]") {
+  const std::string command = "serve deepseek-v3 --cluster h200:8x2 --engine sglang --concurrency 256";
+  const Ran ran = run(ORRERY_PROGRAM, command);
+  REQUIRE(ran.status == 0);
+  std::istringstream in(ran.out);
+  for (std::string line; std::getline(in, line);) {
+    CAPTURE(line);
+    CHECK(line.size() <= 80);
+  }
+  CHECK(run(ORRERY_PROGRAM, command).out == ran.out);
+}
+
+TEST_CASE("bounds and rates that nothing meets are status 1", "[unit][cli][serve]") {
+  answer("serve llama-3.1-8b --cluster h100:1 --rate 1000000", 1);
+  answer("serve llama-3.1-8b --cluster h100:1 --tpot 1us", 1);
+  answer("serve llama-3.1-405b --cluster h100:1", 1);
+  const json j = answer("serve llama-3.1-8b --cluster h100:8 --rate 2 --ttft 1s --tpot 30ms");
+  CHECK(j["plans"][0]["gpus"] == 1);
+}
+
+TEST_CASE("drafts that are taken make tokens faster, and hits make prompts shorter", "[unit][cli][serve]") {
+  const std::string plain = "serve llama-3.1-8b --cluster h100:1 --input 8192 --concurrency 2 --plan tp=1 ";
+  const auto times = [&](const std::string& more) { return answer(plain + more)["plans"][0]["times"]; };
+  const json a = times(""), b = times("--draft 3 --acceptance 0.8 --draft-cost 0.05"), c = times("--prefix-hit 0.75");
+  // (1 - 0.8^4) / (1 - 0.8) = 2.95 tokens a step that takes 1.15 times as long, and a little more to verify.
+  CHECK(a["tpot_s"].get<double>() / b["tpot_s"].get<double>() == Approx(2.95 / 1.15).epsilon(0.15));
+  CHECK(c["ttft_s"] < a["ttft_s"]);
+  CHECK(c["tpot_s"] < a["tpot_s"]);
+}
+
+TEST_CASE("a trace is played, and its device's pace is fitted", "[unit][cli][serve]") {
+  const TemporaryFolder folder;
+  const std::string common =
+      "serve llama-3.1-8b --cluster rtx-4090:1 --weights fp8 --kv bf16 --trace " + folder.file("t.jsonl") + " ";
+  {
+    std::ofstream out(folder.file("t.jsonl"));
+    for (int i = 0; i < 30; ++i) out << "{\"arrival\": " << i << ", \"input\": 200, \"output\": 50}\n";
+  }
+  const json first = answer(common)["played"];
+  CHECK(first["requests"] == 30);
+  CHECK(first["measured"].is_null());
+  // The same with the played times, twice as long, as if they were measured on a device of half the speed.
+  {
+    std::ofstream out(folder.file("t.jsonl"));
+    for (const json& r : first["each"]) {
+      const double at = r["arrival_s"];
+      json line = {{"arrival", at}, {"input", r["input"]}, {"output", r["output"]}, {"queued_ts", 0.0}};
+      line["first_token_ts"] = 2.0 * (r["first_token_s"].get<double>() - at);
+      line["last_token_ts"] = 2.0 * (r["last_token_s"].get<double>() - at);
+      out << line.dump() << "\n";
+    }
+  }
+  const json fitted = answer(common + "--fit 10")["played"];
+  CHECK(fitted["counted_from"] == 10);
+  // Slower steps hold more requests at once, so a pace a little below 2 gives twice the latency.
+  CHECK(fitted["pace"].get<double>() == Approx(2.0).epsilon(0.1));
+  CHECK(fitted["predicted"]["latency_s"]["mean"].get<double>() ==
+        Approx(fitted["measured"]["latency_s"]["mean"].get<double>()).epsilon(0.1));
+}
+
+TEST_CASE("what serve cannot do is refused with the reason and the nearest choice", "[unit][cli][serve]") {
+  const auto refused = [](const std::string& arguments) {
+    const Ran ran = run(ORRERY_PROGRAM, "serve " + arguments);
+    CHECK(ran.status == 2);
+    return ran.err;
+  };
+  CHECK(refused("bert-base --cluster h100:1").find("[serve.model]") != std::string::npos);
+  CHECK(refused("llama-3.1-8b --cluster h100:8 --plan tp=3").find("32 / 3 leaves 2.") != std::string::npos);
+  CHECK(refused("qwen3-30b-a3b --cluster h100:8 --engine tensorrt-llm --plan \"tp=2 dp=2\"")
+            .find("tp 1 with as many attention groups") != std::string::npos);
+  CHECK(refused("llama-3.1-8b --cluster h100:1 --concurrency 4 --rate 2").find("exclude each other") !=
+        std::string::npos);
+  CHECK(refused("llama-3.1-8b --cluster h100:1 --tpot 30").find("A time has a unit") != std::string::npos);
+  CHECK(refused("llama-3.1-8b --cluster h100:1 --weights fp7").find("is no format") != std::string::npos);
+  CHECK(refused("llama-3.1-8b --cluster h100:1 --fit 3").find("--fit goes with --trace") != std::string::npos);
+  CHECK(refused("llama-3.1-8b --cluster h100:1 --draft 3").find("go together") != std::string::npos);
+}

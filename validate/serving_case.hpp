@@ -1,0 +1,52 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/spec/library.hpp"
+#include "serve/engine.hpp"
+#include "validate/serving_table.hpp"
+
+namespace orrery {
+
+/// A row of a table of served points, with the steps that its load makes.
+struct ServingCase {
+  std::string id, engine, gpu, model, precision, shape, kind;  ///< what summaries group by; kind: dense or mixture
+  std::string pool;                                            ///< "aggregated" or "disaggregated"
+  ServingPlan plan;  ///< of the replica; of disaggregated pools the decoding ones
+  std::string kv;    ///< "fp8 assumed": the table does not say it
+  LoadWork work;
+  LoadWork prefill;  ///< disaggregated: of a worker that prefills
+  Seconds transfer;  ///< disaggregated: of a prompt's keys between the pools
+  double gpus = 1.0;
+  std::optional<double> ttft_s, tpot_s;  ///< measured
+};
+
+/// A row that cannot be predicted.
+struct SkippedServing {
+  std::string id, reason;
+};
+
+struct ServingCases {
+  std::vector<ServingCase> cases;
+  std::vector<SkippedServing> skipped;
+};
+
+/// Reads rows as docs/serve.md says:
+///
+/// * `batch_size` is the concurrency of one attention group, so that a replica has batch_size x attention_dp_size.
+/// * Where the moe sizes multiply to n^2 = tp x attention_dp and both of one kind are n (or the experts n^2), the
+/// source
+///   has multiplied a size of n twice: the replica has n devices, with n groups of experts. (Rows of the same run with
+///   the sizes stated plainly are in the table too.)
+/// * Keys are fp8 where TensorRT-LLM serves fp8 or four-bit weights, bf16 otherwise.
+/// * Four-bit weights of gpt-oss are MXFP4, others NVFP4.
+[[nodiscard]] ServingCases serving_cases(const std::vector<MeasuredServing>&, const EngineTable&, const Library&);
+
+/// What the costs of its engine predict of a case.
+[[nodiscard]] ServingTimes predicted(const ServingCase&, const EngineCosts&);
+
+}  // namespace orrery
