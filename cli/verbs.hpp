@@ -13,6 +13,7 @@ namespace orrery {
 [[nodiscard]] std::unique_ptr<Verb> estimate_verb();
 [[nodiscard]] std::unique_ptr<Verb> simulate_verb();
 [[nodiscard]] std::unique_ptr<Verb> forecast_verb();
+[[nodiscard]] std::unique_ptr<Verb> jobs_verb();
 [[nodiscard]] std::unique_ptr<Verb> place_verb();
 [[nodiscard]] std::unique_ptr<Verb> run_verb();
 [[nodiscard]] std::unique_ptr<Verb> compare_verb();

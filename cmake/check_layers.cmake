@@ -6,6 +6,7 @@
 #   core      <- exec <- cli
 #   planner   <- edit <- cli, gui/model
 #   sim/cost  <- forecast <- cli, gui
+#   core      <- jobs <- cli
 #   planner   <- sweep <- report <- cli
 #   validate  <- gui/model <- gui/widgets <- gui/app
 #   sim/cost  <- sim/estimate, sim/net <- sim/des;  sim/memory apart
@@ -32,23 +33,24 @@ set(layers
   "framework"          "(core|framework)/"
   "planner"            "(core|sim|framework|planner)/"
   "forecast"           "(core|sim/cost|forecast)/"
+  "jobs"               "(core|jobs)/"
   "validate"           "(core|sim|framework|planner|validate)/"
   "edit"               "(core|framework|planner|edit)/"
   "sweep"              "(core|sim|framework|planner|sweep)/"
   "report"             "(core|sim|framework|planner|sweep|report)/"
   "exec"               "(core|exec)/"
-  "cli"                "(core|sim|framework|planner|forecast|validate|sweep|report|exec|edit|cli)/"
+  "cli"                "(core|sim|framework|planner|forecast|jobs|validate|sweep|report|exec|edit|cli)/"
   "gui/model"          "(core|sim|framework|planner|forecast|validate|edit|gui/model)/"
   "gui/widgets"        "(core|sim|framework|planner|forecast|validate|edit|gui/(model|widgets))/"
   "gui/app"            "(core|sim|framework|planner|forecast|validate|edit|gui)/"
   "tests/(perf/)?gui"   "(core|sim|framework|planner|forecast|validate|edit|gui|tests)/"
-  "tests"              "(core|sim|framework|planner|forecast|validate|sweep|report|exec|edit|cli|tests)/")
+  "tests"              "(core|sim|framework|planner|forecast|jobs|validate|sweep|report|exec|edit|cli|tests)/")
 
 # Library (as included); folders that may include it; folders whose headers may too.
 set(none "^$")
 set(libraries
   "toml[+][+]/"             "core/(base|spec|plan)/"              "${none}"
-  "nlohmann/json[.]hpp"     "(core|sim|planner|forecast|validate|sweep|exec|cli)/"  "${none}"
+  "nlohmann/json[.]hpp"     "(core|sim|planner|forecast|jobs|validate|sweep|exec|cli)/"  "${none}"
   "nlohmann/json_fwd[.]hpp" "(core|sim|planner|forecast|validate|exec|cli)/"        "."
   "CLI/"                    "cli/"                                "${none}"
   "boost/"                  "(core|sim)/"                         "${none}"
@@ -77,7 +79,7 @@ endmacro()
 
 file(GLOB_RECURSE files RELATIVE "${ROOT}"
      "${ROOT}/core/*.[hc]pp" "${ROOT}/sim/*.[hc]pp" "${ROOT}/planner/*.[hc]pp" "${ROOT}/validate/*.[hc]pp" "${ROOT}/exec/*.[hc]pp"
-     "${ROOT}/framework/*.[hc]pp" "${ROOT}/forecast/*.[hc]pp" "${ROOT}/edit/*.[hc]pp" "${ROOT}/sweep/*.[hc]pp" "${ROOT}/report/*.[hc]pp" "${ROOT}/cli/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
+     "${ROOT}/framework/*.[hc]pp" "${ROOT}/forecast/*.[hc]pp" "${ROOT}/jobs/*.[hc]pp" "${ROOT}/edit/*.[hc]pp" "${ROOT}/sweep/*.[hc]pp" "${ROOT}/report/*.[hc]pp" "${ROOT}/cli/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
 foreach(file IN LISTS files)
   set(allowed "")
   set(rest ${layers})
