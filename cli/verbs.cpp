@@ -10,6 +10,7 @@ std::vector<std::unique_ptr<Verb>> all_verbs() {
   verbs.push_back(simulate_verb());
   verbs.push_back(forecast_verb());
   verbs.push_back(serve_verb());
+  verbs.push_back(jobs_verb());
   verbs.push_back(place_verb());
   verbs.push_back(run_verb());
   verbs.push_back(compare_verb());

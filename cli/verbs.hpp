@@ -14,6 +14,7 @@ namespace orrery {
 [[nodiscard]] std::unique_ptr<Verb> simulate_verb();
 [[nodiscard]] std::unique_ptr<Verb> forecast_verb();
 [[nodiscard]] std::unique_ptr<Verb> serve_verb();
+[[nodiscard]] std::unique_ptr<Verb> jobs_verb();
 [[nodiscard]] std::unique_ptr<Verb> place_verb();
 [[nodiscard]] std::unique_ptr<Verb> run_verb();
 [[nodiscard]] std::unique_ptr<Verb> compare_verb();

@@ -7,6 +7,7 @@
 #   planner   <- edit <- cli, gui/model
 #   sim/cost  <- forecast <- cli, gui
 #   sim/cost  <- serve <- validate, cli
+#   core      <- jobs <- cli
 #   planner   <- sweep <- report <- cli
 #   validate  <- gui/model <- gui/widgets <- gui/app
 #   sim/cost  <- sim/estimate, sim/net <- sim/des;  sim/memory apart
@@ -34,23 +35,24 @@ set(layers
   "planner"            "(core|sim|framework|planner)/"
   "serve"              "(core|sim/cost|serve)/"
   "forecast"           "(core|sim/cost|forecast)/"
+  "jobs"               "(core|jobs)/"
   "validate"           "(core|sim|framework|planner|serve|validate)/"
   "edit"               "(core|framework|planner|edit)/"
   "sweep"              "(core|sim|framework|planner|sweep)/"
   "report"             "(core|sim|framework|planner|sweep|report)/"
   "exec"               "(core|exec)/"
-  "cli"                "(core|sim|framework|planner|serve|forecast|validate|sweep|report|exec|edit|cli)/"
+  "cli"                "(core|sim|framework|planner|serve|forecast|jobs|validate|sweep|report|exec|edit|cli)/"
   "gui/model"          "(core|sim|framework|planner|forecast|validate|edit|gui/model)/"
   "gui/widgets"        "(core|sim|framework|planner|forecast|validate|edit|gui/(model|widgets))/"
   "gui/app"            "(core|sim|framework|planner|forecast|validate|edit|gui)/"
   "tests/(perf/)?gui"   "(core|sim|framework|planner|forecast|validate|edit|gui|tests)/"
-  "tests"              "(core|sim|framework|planner|serve|forecast|validate|sweep|report|exec|edit|cli|tests)/")
+  "tests"              "(core|sim|framework|planner|serve|forecast|jobs|validate|sweep|report|exec|edit|cli|tests)/")
 
 # Library (as included); folders that may include it; folders whose headers may too.
 set(none "^$")
 set(libraries
   "toml[+][+]/"             "core/(base|spec|plan)/"              "${none}"
-  "nlohmann/json[.]hpp"     "(core|sim|planner|serve|forecast|validate|sweep|exec|cli)/"  "${none}"
+  "nlohmann/json[.]hpp"     "(core|sim|planner|serve|forecast|jobs|validate|sweep|exec|cli)/"  "${none}"
   "nlohmann/json_fwd[.]hpp" "(core|sim|planner|forecast|validate|exec|cli)/"        "."
   "CLI/"                    "cli/"                                "${none}"
   "boost/"                  "(core|sim)/"                         "${none}"
@@ -79,7 +81,7 @@ endmacro()
 
 file(GLOB_RECURSE files RELATIVE "${ROOT}"
      "${ROOT}/core/*.[hc]pp" "${ROOT}/sim/*.[hc]pp" "${ROOT}/planner/*.[hc]pp" "${ROOT}/validate/*.[hc]pp" "${ROOT}/exec/*.[hc]pp"
-     "${ROOT}/framework/*.[hc]pp" "${ROOT}/forecast/*.[hc]pp" "${ROOT}/serve/*.[hc]pp" "${ROOT}/edit/*.[hc]pp" "${ROOT}/sweep/*.[hc]pp" "${ROOT}/report/*.[hc]pp" "${ROOT}/cli/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
+     "${ROOT}/framework/*.[hc]pp" "${ROOT}/forecast/*.[hc]pp" "${ROOT}/serve/*.[hc]pp" "${ROOT}/jobs/*.[hc]pp" "${ROOT}/edit/*.[hc]pp" "${ROOT}/sweep/*.[hc]pp" "${ROOT}/report/*.[hc]pp" "${ROOT}/cli/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
 foreach(file IN LISTS files)
   set(allowed "")
   set(rest ${layers})

@@ -5,7 +5,7 @@
 set -eu
 cd "$1"
 missing=0
-for cited in $(find core sim planner forecast serve validate sweep report edit -name '*.hpp' -exec awk '
+for cited in $(find core sim planner forecast jobs serve validate sweep report edit -name '*.hpp' -exec awk '
     /^ *\/\/\/ *Source:/ { cited = 1; next }
     cited && /^ *\/\/\// { next }
     cited { cited = 0; if (match($0, /[A-Za-z_0-9]+\(/)) print FILENAME ":" substr($0, RSTART, RLENGTH - 1) }' {} + | sort); do

@@ -12,7 +12,7 @@ includes='-I . -DORRERY_SOURCE_DIR="."'   # the second is what every test is giv
 for directory; do includes="$includes -isystem $directory"; done
 export compiler includes
 # Those of exec/kernels/cuda include the CUDA Toolkit's, which may not be there.
-headers=$(find core sim planner forecast serve validate sweep report exec edit cli gui tests/support -name '*.hpp' -not -path 'exec/kernels/cuda/*' | sort)
+headers=$(find core sim planner forecast jobs serve validate sweep report exec edit cli gui tests/support -name '*.hpp' -not -path 'exec/kernels/cuda/*' | sort)
 # shellcheck disable=SC2086  # the list is meant to be split
 unguarded=$(grep -L '^#pragma once$' $headers || true)
 if [ -n "$unguarded" ]; then

@@ -34,7 +34,7 @@ std::vector<std::string> sources(const std::string& folder) {
 
 const std::string areas =
     "(?:file|library|model|hf|workload|cluster|device|calibration|plan|cli|export|program|report|trace|order|runs|"
-    "fabric|import|checkpoint|gui|lesson|launch|framework|reliability|forecast|power|batch)";
+    "fabric|import|checkpoint|gui|lesson|launch|framework|reliability|forecast|power|batch|jobs)";
 
 /// A code stands before the message, which is a text with a space in it, or one that is made there.
 const std::string before_message = "\"\\s*,\\s*(?:\"[^\" ]* |fmt::format|std::move|std::string|message|what)";
@@ -48,7 +48,8 @@ void add_matches(std::set<std::string>& codes, const std::string& text, const st
 
 std::set<std::string> codes_in_sources() {
   std::set<std::string> codes;
-  for (const char* folder : {"core", "sim", "exec", "cli", "planner", "forecast", "validate", "gui", "framework"}) {
+  for (const char* folder :
+       {"core", "sim", "exec", "cli", "planner", "forecast", "jobs", "validate", "gui", "framework"}) {
     // The desktop also names keys of plans beside their values.
     const std::string call = std::string_view(folder) == "gui" ? "error\\((?:[^;]*?,)?\\s*" : "";
     // Readers of launch files name keys of those files beside their messages.
@@ -96,7 +97,8 @@ TEST_CASE("docs/diagnostics.md has no code that no source has", "[error]") {
   const std::set<std::string> reported = codes_in_sources();
   // Some codes are made of parts in ways that the forms above do not cover; at least the part must stand somewhere.
   std::string all;
-  for (const char* folder : {"core", "sim", "exec", "cli", "planner", "forecast", "validate", "gui", "framework"}) {
+  for (const char* folder :
+       {"core", "sim", "exec", "cli", "planner", "forecast", "jobs", "validate", "gui", "framework"}) {
     for (const std::string& text : sources(folder)) all += text;
   }
   for (const std::string& code : codes_in_docs()) {

@@ -1,0 +1,244 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/amounts.hpp"
+#include "cli/common.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/jobs_verb_text.hpp"
+#include "cli/progress.hpp"
+#include "cli/status.hpp"
+#include "cli/verbs.hpp"
+#include "cli/wrapping.hpp"
+#include "core/base/counted.hpp"
+#include "core/base/nearest.hpp"
+#include "core/base/units_text.hpp"
+#include "jobs/job_drawings.hpp"
+#include "jobs/philly_like.hpp"
+#include "jobs/workload_file.hpp"
+
+namespace orrery {
+namespace {
+
+/// Thrown where a person breaks the simulation off.
+struct JobsBrokenOff {};
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const JobPolicyRow& row : job_policies()) names.emplace_back(row.name);
+  return names;
+}
+
+/// Names between commas; "all" is every policy.
+std::vector<const JobPolicyRow*> policies_of(const std::string& list) {
+  std::vector<const JobPolicyRow*> out;
+  for (std::string_view rest = list;;) {
+    const std::string name(rest.substr(0, rest.find(',')));
+    if (name == "all") {
+      for (const JobPolicyRow& row : job_policies()) out.push_back(&row);
+    } else if (const JobPolicyRow* row = find_job_policy(name)) {
+      out.push_back(row);
+    } else {
+      const std::vector<std::string> near = nearest(name, policy_names(), 1);
+      refuse("jobs.policy", fmt::format("--policy: \"{}\" is no policy", name),
+             {(near.empty() ? "" : fmt::format("Near: {}. ", near.front())) +
+              fmt::format("Known: {}, and all.", fmt::join(policy_names(), ", "))});
+    }
+    if (name.size() == rest.size()) break;
+    rest.remove_prefix(name.size() + 1);
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (std::find(out.begin() + static_cast<std::ptrdiff_t>(i) + 1, out.end(), out[i]) != out.end()) {
+      refuse("jobs.policy", fmt::format("--policy names {} twice", out[i]->name));
+    }
+  }
+  return out;
+}
+
+class JobsVerb final : public Verb {
+ public:
+  const char* name() const override { return "jobs"; }
+  const char* summary() const override { return "play many jobs on one cluster under scheduling policies"; }
+
+  void declare(Command& c) override {
+    c.positional("WORKLOAD", workload_,
+                 "a file of jobs: Orrery's TOML, Tiresias's, Philly's, or Helios's and Acme's CSV, or what sacct -P "
+                 "prints; or philly-like, which makes --count jobs");
+    c.option("--on", on_, "the cluster: a name, a .toml file, or as h200:8x4");
+    c.option("--nodes", nodes_, "in place of --on: nodes, all alike", {1, 1'000'000});
+    c.option("--gpus-per-node", per_node_, "GPUs of each node, with --nodes", {1, 1024});
+    c.option("--gpus", flags_.gpus, "GPUs of the cluster, in place of its own number", {1, 1'000'000});
+    c.option("--policy", policy_,
+             fmt::format("{}, or all; several with commas between them", fmt::join(policy_names(), ", ")));
+    c.choice("--places", places_, {"packed", "consolidated"},
+             "packed: a job takes as few nodes as are free for it; consolidated: it waits until it has as few as it "
+             "needs");
+    c.option("--restart", restart_, "time for which a stopped job holds its GPUs before it goes on (\"30 s\")");
+    c.option("--scattered", scattered_, "a job on more nodes than it needs takes so many times as long (1 to 100)");
+    c.flag("--leave-out-large", leave_out_large_, "leave out jobs that want more GPUs than there are");
+    c.option("--count", count_, "jobs of philly-like", {1, 10'000'000});
+    c.option("--seed", seed_, "of philly-like", {});
+    c.group("Output");
+    c.flag("--list", list_, "list the policies, their rules and sources");
+    c.flag("--each", each_, "JSON has the times of every job too");
+    c.option("--svg", svg_, "draw the GPUs over time into this file");
+    c.option("--trace", trace_, "write the GPUs over time into this file, for ui.perfetto.dev");
+    declare_output(c, flags_, "write the answer here, as JSON");
+    c.examples(
+        "  orrery jobs jobs.csv --on dgx-h100 --gpus 64 --policy fifo,easy,srtf\n"
+        "  orrery jobs jobs.toml --nodes 4 --gpus-per-node 4 --policy all --svg gantt.svg\n"
+        "  sacct -P -a -o JobID,Submit,Start,End,AllocTRES,State > jobs.txt\n"
+        "  orrery jobs jobs.txt --nodes 16 --gpus-per-node 8 --policy fifo,2d-las --restart \"60 s\"\n"
+        "  orrery jobs philly-like --count 82248 --nodes 80 --gpus-per-node 8 --leave-out-large --json");
+  }
+
+  int run() override {
+    if (list_) return list();
+    if (!workload_) refuse("jobs.workload", "a workload is missing", {"orrery jobs jobs.csv --on dgx-h100 --gpus 64"});
+    require_output(flags_);
+    require_svg(svg_);
+    if (trace_) require_folder(*trace_);
+    refuse_standard_output("--trace", trace_);
+    catch_interrupt();
+    JobsAnswer a;
+    a.options = simulation(a.cluster_name);
+    const std::vector<const JobPolicyRow*> policies = policies_of(policy_);
+    read(a);
+    keep_apart(*workload_, {flags_.output, svg_, trace_});
+    try {
+      for (const JobPolicyRow* policy : policies) play(a, *policy);
+    } catch (const JobsBrokenOff&) {
+      say("interrupted\n");
+      return interrupted_status();
+    }
+    draw(a);
+    answer(flags_, jobs_json(a, each_), jobs_text(a));
+    return status_fine;
+  }
+
+ private:
+  int list() const {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    std::string text;
+    for (const JobPolicyRow& row : job_policies()) {
+      rows.push_back({{"policy", row.name}, {"rule", row.rule}, {"preempts", row.preempts}, {"source", row.source}});
+      text +=
+          fmt::format("  {:<8}{}{}\n          {}\n", row.name, row.rule, row.preempts ? " (preempts)" : "", row.source);
+    }
+    answer(flags_, {{"policies", rows}}, text);
+    return status_fine;
+  }
+
+  [[nodiscard]] JobSimulation simulation(std::string& cluster_name) const {
+    JobSimulation out;
+    if (on_.has_value() == nodes_.has_value()) {
+      refuse("jobs.cluster", "a cluster is needed, by --on or by --nodes",
+             {"--on dgx-h100 --gpus 64, or --nodes 8 --gpus-per-node 8."});
+    }
+    if (nodes_.has_value() != per_node_.has_value()) {
+      refuse("jobs.cluster", "--nodes and --gpus-per-node go together");
+    }
+    if (on_) {
+      Diagnostics d;
+      const std::optional<ClusterSpec> cluster = named_cluster(library_of(flags_), *on_, flags_.gpus, d);
+      require_none(d);
+      out.gpus_of_nodes.assign(cluster->nodes, cluster->devices_per_node);
+      cluster_name = cluster->name;
+    } else {
+      if (flags_.gpus) refuse("jobs.cluster", "--gpus goes with --on");
+      out.gpus_of_nodes.assign(*nodes_, *per_node_);
+    }
+    out.places = places_ == "packed" ? PlaceRule::packed : PlaceRule::consolidated;
+    out.costs.restart = restart();
+    out.costs.scattered_speed =
+        std::llround(static_cast<double>(full_speed) / number_of(scattered_, "--scattered", 1.0, 100.0));
+    out.keep_stretches = svg_ || trace_;
+    return out;
+  }
+
+  [[nodiscard]] Microseconds restart() const {
+    Seconds time;
+    std::string problem;
+    if (!parse_quantity(restart_, time, problem) || time < Seconds{} || time.base() > 1e5) {
+      refuse("cli.amount", fmt::format("--restart: \"{}\" is no time from 0 s to 100000 s", restart_),
+             {"\"30 s\" and \"2 min\" are right."});
+    }
+    return std::llround(time.base() * static_cast<double>(microseconds_per_second));
+  }
+
+  void read(JobsAnswer& a) const {
+    a.workload_name = *workload_;
+    if (*workload_ == "philly-like") {
+      a.workload = philly_like(count_.value_or(1000), seed_.value_or(1));
+    } else {
+      if (count_ || seed_) refuse("cli.flags", "--count and --seed go with philly-like");
+      Diagnostics d;
+      std::optional<JobWorkload> read = read_workload(*workload_, d);
+      require_none(d);
+      a.workload = std::move(*read);
+    }
+    leave_out_large(a);
+  }
+
+  /// Jobs that can never run are a mistake, or left out where that is wanted.
+  void leave_out_large(JobsAnswer& a) const {
+    std::uint64_t gpus = 0;
+    for (const std::uint32_t node : a.options.gpus_of_nodes) gpus += node;
+    std::vector<ClusterJob>& jobs = a.workload.jobs;
+    std::uint32_t most = 0;
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
+      if (jobs[j].gpus <= gpus) continue;
+      a.too_large.push_back(static_cast<JobNumber>(j));
+      most = std::max(most, jobs[j].gpus);
+    }
+    if (a.too_large.empty()) return;
+    if (!leave_out_large_) {
+      const ClusterJob& first = jobs[a.too_large.front()];
+      refuse("jobs.too-large",
+             fmt::format("{} more GPUs than the {} of the cluster",
+                         a.too_large.size() == 1 ? "a job wants" : counted(a.too_large.size(), "job") + " want", gpus),
+             {fmt::format("The first is {} (line {}), which wants {}; the most is {}.", first.name, first.at.line,
+                          first.gpus, most),
+              "--leave-out-large plays the others."});
+    }
+    jobs.erase(std::remove_if(jobs.begin(), jobs.end(), [gpus](const ClusterJob& j) { return j.gpus > gpus; }),
+               jobs.end());
+    if (jobs.empty()) refuse("jobs.none", "no job fits on the cluster");
+  }
+
+  void play(JobsAnswer& a, const JobPolicyRow& policy) {
+    a.options.progress = [&](std::uint64_t done, std::uint64_t total) {
+      if (interrupted()) throw JobsBrokenOff{};
+      progress_.show(std::string(policy.name), done, total);
+    };
+    JobHistory history = simulate_jobs(a.workload, policy, a.options);
+    progress_.clear();
+    const JobFigures figures = job_figures(a.workload, history);
+    a.played.push_back({&policy, std::move(history), figures});
+  }
+
+  void draw(const JobsAnswer& a) const {
+    std::vector<DrawnHistory> drawn;
+    for (const PlayedPolicy& p : a.played) drawn.push_back({std::string(p.policy->name), &p.history});
+    if (svg_) write_file(*svg_, job_gantt_svg(drawn, a.workload, a.options.gpus_of_nodes));
+    if (!trace_) return;
+    FileWriter file(*trace_);
+    write_job_trace(drawn, a.workload, a.options.gpus_of_nodes, [&](std::string_view text) { file.write(text); });
+    file.close();
+  }
+
+  std::optional<std::string> workload_, on_, svg_, trace_;
+  std::optional<std::uint32_t> nodes_, per_node_, count_, seed_;
+  std::string policy_ = "fifo", places_ = "packed", restart_ = "0 s", scattered_ = "1";
+  bool leave_out_large_ = false, list_ = false, each_ = false;
+  CommonFlags flags_;
+  Progress progress_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> jobs_verb() { return std::make_unique<JobsVerb>(); }
+
+}  // namespace orrery

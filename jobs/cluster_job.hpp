@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/diagnostics.hpp"
+
+namespace orrery {
+
+// Many jobs on one cluster. A workload file gives jobs (read_workload), a policy decides which of them run where
+// (JobPolicy), and simulate_jobs() plays all of it event by event. Times are whole microseconds, so that results are
+// exact: the same input gives the same history, and the GPU time of jobs adds up to that of nodes.
+
+/// A time, or a span of time, in whole microseconds.
+using Microseconds = std::int64_t;
+inline constexpr Microseconds microseconds_per_second = 1'000'000;
+/// The latest time and the longest run that a workload may have: 10^8 s, three years.
+inline constexpr Microseconds longest_time = 100'000'000 * microseconds_per_second;
+
+/// GPUs x microseconds. It has 128 bits, since 64 would end at a hundred thousand GPUs for three years.
+__extension__ using GpuMicroseconds = __int128;
+/// In seconds, rounded to the nearest double.
+[[nodiscard]] constexpr double seconds_of(GpuMicroseconds t) {
+  return static_cast<double>(t) / static_cast<double>(microseconds_per_second);
+}
+
+/// How a job ended where it was recorded. Failed and cancelled jobs hold most of the GPU time of some clusters, so they
+/// are simulated to their recorded end like all others.
+enum class JobEnd : std::uint8_t { completed, failed, cancelled };
+
+/// A job as a workload file gives it.
+struct ClusterJob {
+  std::string name;
+  Microseconds submit = 0;  ///< from the workload's beginning
+  Microseconds run = 0;     ///< on `gpus` GPUs without interruption
+  std::uint32_t gpus = 1;
+  JobEnd end = JobEnd::completed;
+  Position at = {};  ///< its row in the file
+  friend bool operator==(const ClusterJob&, const ClusterJob&) = default;
+};
+
+/// A row of a workload file that is left out, or used with a doubt, and why.
+struct DoubtfulRow {
+  Position at;
+  std::string why;
+  bool left_out = true;
+  friend bool operator==(const DoubtfulRow&, const DoubtfulRow&) = default;
+};
+
+/// The jobs of a workload file in order of their submission; the order of the file breaks ties.
+struct JobWorkload {
+  std::string format;  ///< "tiresias", "philly": the name of the reader
+  std::vector<ClusterJob> jobs;
+  std::vector<DoubtfulRow> doubts;
+  friend bool operator==(const JobWorkload&, const JobWorkload&) = default;
+};
+
+}  // namespace orrery

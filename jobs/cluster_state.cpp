@@ -1,0 +1,136 @@
+#include "jobs/cluster_state.hpp"
+
+#include <algorithm>
+
+#include "core/base/random.hpp"
+
+namespace orrery {
+
+ClusterState::ClusterState(const JobWorkload& workload, std::vector<std::uint32_t> gpus_of_nodes, PlaceRule rule,
+                           JobCosts costs)
+    : jobs_(workload.jobs), pool_(std::move(gpus_of_nodes)), rule_(rule), costs_(costs) {
+  progress_.resize(jobs_.size());
+  running_at_.resize(jobs_.size());
+  for (std::size_t j = 0; j < jobs_.size(); ++j) progress_[j].work_left = jobs_[j].run * full_speed;
+}
+
+void ClusterState::record(Event event, JobNumber j) {
+  history_ = mix(history_ ^ static_cast<std::uint64_t>(now_));
+  history_ = mix(history_ ^ (std::uint64_t{j} << 8U | static_cast<std::uint64_t>(event)));
+  if (event != Event::start) return;
+  for (const NodeShare& share : progress_[j].places) {
+    history_ = mix(history_ ^ (std::uint64_t{share.node} << 32U | share.gpus));
+  }
+}
+
+void ClusterState::advance(Microseconds to) {
+  ORRERY_ASSERT(to >= now_, to, now_);
+  const GpuMicroseconds span = to - now_;
+  crowd_time_ += span * crowd_;
+  busy_ += span * static_cast<GpuMicroseconds>(pool_.gpus() - pool_.free_gpus());
+  now_ = to;
+}
+
+namespace {
+
+struct Counted {
+  std::int64_t work_left;
+  Microseconds restart;  ///< time of the span that went into the restart
+};
+
+/// A running job some time after its progress was counted.
+Counted after(const JobProgress& p, Microseconds span) {
+  const Microseconds restart = std::min(span, p.restart_left);
+  const auto done = static_cast<GpuMicroseconds>(span - restart) * p.speed;
+  return {done >= p.work_left ? 0 : p.work_left - static_cast<std::int64_t>(done), restart};
+}
+
+}  // namespace
+
+void ClusterState::count(JobNumber j) {
+  JobProgress& p = progress_[j];
+  const Microseconds span = now_ - p.since;
+  const Counted c = after(p, span);
+  p.work_left = c.work_left;
+  p.restart_left -= c.restart;
+  p.used += static_cast<GpuMicroseconds>(span) * jobs_[j].gpus;
+  p.lost += static_cast<GpuMicroseconds>(c.restart) * jobs_[j].gpus;
+  p.since = now_;
+}
+
+std::int64_t ClusterState::work_left(JobNumber j) const {
+  const JobProgress& p = progress_[j];
+  return p.phase == JobPhase::running ? after(p, now_ - p.since).work_left : p.work_left;
+}
+
+GpuMicroseconds ClusterState::attained(JobNumber j) const {
+  const JobProgress& p = progress_[j];
+  const Microseconds span = p.phase == JobPhase::running ? now_ - p.since : 0;
+  return p.used + static_cast<GpuMicroseconds>(span) * jobs_[j].gpus;
+}
+
+Microseconds ClusterState::end_of(JobNumber j) const {
+  const JobProgress& p = progress_[j];
+  return p.since + p.restart_left + (p.work_left + p.speed - 1) / p.speed;
+}
+
+bool ClusterState::start(JobNumber j) {
+  JobProgress& p = progress_[j];
+  ORRERY_ASSERT(p.phase == JobPhase::waiting, j);
+  p.places = pool_.take(jobs_[j].gpus, rule_);
+  if (p.places.empty()) return false;
+  p.phase = JobPhase::running;
+  p.speed = p.places.size() > pool_.least_nodes(jobs_[j].gpus) ? costs_.scattered_speed : full_speed;
+  // A stop in the middle of a restart makes the restart begin again.
+  p.restart_left = p.stops > 0 ? costs_.restart : 0;
+  p.since = p.started = now_;
+  if (p.first_start < 0) p.first_start = now_;
+  running_at_[j] = static_cast<std::uint32_t>(running_.size());
+  running_.push_back(j);
+  changes_.push_back(j);
+  record(Event::start, j);
+  return true;
+}
+
+void ClusterState::leave(JobNumber j, Event event) {
+  JobProgress& p = progress_[j];
+  ORRERY_ASSERT(p.phase == JobPhase::running, j);
+  count(j);
+  pool_.give_back(p.places);
+  if (stretches_ != nullptr && now_ > p.started) stretches_->push_back({j, p.started, now_, p.places});
+  p.places.clear();
+  running_at_[running_.back()] = running_at_[j];
+  running_[running_at_[j]] = running_.back();
+  running_.pop_back();
+  changes_.push_back(j);
+  record(event, j);
+}
+
+void ClusterState::stop(JobNumber j) {
+  leave(j, Event::stop);
+  progress_[j].phase = JobPhase::waiting;
+  ++progress_[j].stops;
+}
+
+void ClusterState::submit(JobNumber j) {
+  progress_[j].phase = JobPhase::waiting;
+  progress_[j].crowd = -crowd_time_;
+  ++crowd_;
+  record(Event::submit, j);
+}
+
+void ClusterState::finish(JobNumber j) {
+  leave(j, Event::end);
+  progress_[j].phase = JobPhase::ended;
+  progress_[j].end = now_;
+  progress_[j].crowd += crowd_time_;
+  --crowd_;
+}
+
+std::vector<JobNumber> ClusterState::take_changes() {
+  std::vector<JobNumber> out;
+  out.swap(changes_);
+  return out;
+}
+
+}  // namespace orrery

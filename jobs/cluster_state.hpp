@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "jobs/cluster_job.hpp"
+#include "jobs/job_queue.hpp"
+#include "jobs/node_pool.hpp"
+
+namespace orrery {
+
+/// Speed of a job that runs as its workload file says; others are parts of it.
+inline constexpr std::int64_t full_speed = 10'000;
+
+/// What changes a job's time on the cluster, beside the policy.
+struct JobCosts {
+  Microseconds restart = 0;  ///< GPUs are held without progress so long when a stopped job goes on
+  /// Speed of a job on more nodes than it needs, in parts of `full_speed`.
+  std::int64_t scattered_speed = full_speed;
+  friend bool operator==(const JobCosts&, const JobCosts&) = default;
+};
+
+enum class JobPhase : std::uint8_t { not_yet, waiting, running, ended };
+
+/// A job on its way through the cluster.
+struct JobProgress {
+  JobPhase phase = JobPhase::not_yet;
+  std::int64_t work_left = 0;  ///< microseconds of `run` x full_speed
+  Microseconds restart_left = 0;
+  std::int64_t speed = full_speed;
+  Microseconds since = 0;  ///< up to here `work_left`, `restart_left`, `used` and `lost` are counted
+  Microseconds first_start = -1;  ///< -1: never
+  Microseconds started = -1;      ///< of the stretch at hand
+  Microseconds end = -1;
+  std::uint32_t stops = 0;     ///< times that the policy took its GPUs
+  GpuMicroseconds used = 0;    ///< GPU time, restarts included
+  GpuMicroseconds lost = 0;    ///< of it in restarts
+  GpuMicroseconds crowd = 0;   ///< jobs that wanted GPUs, summed over its time from submission to end
+  std::vector<NodeShare> places;
+};
+
+/// A stretch of time in which a job had the same GPUs.
+struct JobStretch {
+  JobNumber job = 0;
+  Microseconds begin = 0, end = 0;
+  std::vector<NodeShare> places;
+  friend bool operator==(const JobStretch&, const JobStretch&) = default;
+};
+
+/// The cluster at an instant: what a policy sees, and what it may do.
+class ClusterState {
+ public:
+  ClusterState(const JobWorkload&, std::vector<std::uint32_t> gpus_of_nodes, PlaceRule, JobCosts);
+
+  [[nodiscard]] Microseconds now() const { return now_; }
+  [[nodiscard]] const ClusterJob& job(JobNumber j) const { return jobs_[j]; }
+  [[nodiscard]] const JobProgress& progress(JobNumber j) const { return progress_[j]; }
+  /// In the order of their starts, as far as none has ended since; then in an order that only the input decides.
+  [[nodiscard]] const std::vector<JobNumber>& running() const { return running_; }
+  [[nodiscard]] std::uint64_t free_gpus() const { return pool_.free_gpus(); }
+  [[nodiscard]] std::uint64_t gpus() const { return pool_.gpus(); }
+  /// Work left at full speed, in microseconds x full_speed, without restarts.
+  [[nodiscard]] std::int64_t work_left(JobNumber) const;
+  /// GPU time that a job has had, restarts included.
+  [[nodiscard]] GpuMicroseconds attained(JobNumber) const;
+  /// When a running job ends if it keeps its GPUs.
+  [[nodiscard]] Microseconds end_of(JobNumber) const;
+
+  /// Gives a waiting job its GPUs; false where the rule of places finds none.
+  bool start(JobNumber);
+  /// Takes the GPUs of a running job, which then waits.
+  void stop(JobNumber);
+
+  // For the simulation.
+  void advance(Microseconds to);
+  void submit(JobNumber);
+  void finish(JobNumber);
+  [[nodiscard]] const std::vector<JobProgress>& all() const { return progress_; }
+  /// Jobs whose GPUs have changed since take_changes() was called; a job may stand there twice.
+  [[nodiscard]] std::vector<JobNumber> take_changes();
+  /// Stretches that have ended, where they are kept.
+  void keep_stretches(std::vector<JobStretch>* into) { stretches_ = into; }
+  [[nodiscard]] std::uint32_t crowd() const { return crowd_; }            ///< jobs that want GPUs now
+  [[nodiscard]] GpuMicroseconds crowd_time() const { return crowd_time_; }  ///< summed over time
+  [[nodiscard]] GpuMicroseconds busy() const { return busy_; }              ///< GPU time of nodes, summed over time
+  [[nodiscard]] std::uint64_t history() const { return history_; }
+
+ private:
+  enum class Event : std::uint8_t { submit, start, stop, end };
+  void count(JobNumber);
+  void leave(JobNumber, Event);
+  void record(Event, JobNumber);
+
+  std::span<const ClusterJob> jobs_;
+  NodePool pool_;
+  PlaceRule rule_;
+  JobCosts costs_;
+  Microseconds now_ = 0;
+  std::vector<JobProgress> progress_;
+  std::vector<JobNumber> running_;
+  std::vector<std::uint32_t> running_at_;  ///< index in running_
+  std::vector<JobNumber> changes_;
+  std::vector<JobStretch>* stretches_ = nullptr;
+  std::uint32_t crowd_ = 0;
+  GpuMicroseconds crowd_time_ = 0, busy_ = 0;
+  std::uint64_t history_ = 0;
+};
+
+}  // namespace orrery

@@ -1,0 +1,23 @@
+#include <deque>
+
+#include "jobs/job_policy.hpp"
+
+namespace orrery {
+namespace {
+
+class Fifo final : public JobPolicy {
+ public:
+  void submitted(const ClusterState&, JobNumber j) override { queue_.push_back(j); }
+  void decide(ClusterState& state) override {
+    while (!queue_.empty() && state.start(queue_.front())) queue_.pop_front();
+  }
+
+ private:
+  std::deque<JobNumber> queue_;
+};
+
+}  // namespace
+
+std::unique_ptr<JobPolicy> fifo_policy() { return std::make_unique<Fifo>(); }
+
+}  // namespace orrery

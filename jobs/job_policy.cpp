@@ -1,0 +1,32 @@
+#include "jobs/job_policy.hpp"
+
+namespace orrery {
+
+const std::vector<JobPolicyRow>& job_policies() {
+  constexpr std::string_view tiresias = "SymbioticLab/Tiresias 959f9b0, simulator/run_sim.py";
+  static const std::vector<JobPolicyRow> rows = {
+      {"fifo", "in order of submission; the first that does not fit holds up all others", false, tiresias,
+       fifo_policy},
+      {"fjf", "in order of submission; jobs that fit pass those that do not", false, tiresias, fit_first_policy},
+      {"sjf", "jobs of the fewest GPUs first", true, tiresias, smallest_first_policy},
+      {"lpjf", "the longest pending first; at each event the one behind a job that starts is passed over", false,
+       tiresias, longest_pending_policy},
+      {"srtf", "the shortest remaining time first", true, tiresias, shortest_time_policy},
+      {"srsf", "the least remaining GPU time first", true, tiresias, shortest_service_policy},
+      {"easy", "fifo; jobs that do not delay the first one's reservation pass it", false,
+       "Mu'alem and Feitelson, IEEE TPDS 12(6), 2001, section 2.2", backfill_policy},
+      {"las", "three queues by time had; fifo in each", true, tiresias, least_time_policy},
+      {"2d-las", "three queues by GPU time had (Tiresias); fifo in each", true,
+       "Gu et al., Tiresias, NSDI 2019, section 3.2; thresholds of SymbioticLab/Tiresias 959f9b0", least_service_policy},
+  };
+  return rows;
+}
+
+const JobPolicyRow* find_job_policy(std::string_view name) {
+  for (const JobPolicyRow& row : job_policies()) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace orrery

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/base/work_progress.hpp"
+#include "jobs/job_policy.hpp"
+
+namespace orrery {
+
+struct JobSimulation {
+  std::vector<std::uint32_t> gpus_of_nodes;  ///< at least one node, each with at least one GPU
+  PlaceRule places = PlaceRule::packed;
+  JobCosts costs = {};
+  bool keep_stretches = false;  ///< for drawings
+  WorkProgress progress = {};   ///< jobs ended, of all; it may throw
+};
+
+/// What came of a workload under a policy.
+struct JobHistory {
+  std::vector<JobProgress> jobs;  ///< all have ended
+  std::vector<JobStretch> stretches;
+  Microseconds begin = 0, end = 0;   ///< first submission, last end
+  GpuMicroseconds busy = 0;          ///< GPU time that nodes gave; equals the sum of what jobs used
+  GpuMicroseconds crowd = 0;         ///< jobs that want GPUs, summed over time
+  std::uint32_t most_crowd = 0;
+  std::uint64_t gpus = 0;
+  std::uint64_t events = 0;  ///< submissions, starts, stops and ends
+  /// A number for all that happened: time, kind, job and places of every event, in order. Histories that differ anywhere
+  /// have the same number only with a chance of 2^-64.
+  std::uint64_t hash = 0;
+};
+
+/// Plays a workload event by event. Speeds change only at events, so there is no time step, and all times are exact to
+/// the microsecond; a job that runs scattered ends at the first whole microsecond at which its work is done. At one
+/// instant jobs end, then jobs are submitted, both by their numbers, and then the policy decides once.
+///
+/// Requires that every job fits on the empty cluster, and times within `longest_time`.
+[[nodiscard]] JobHistory simulate_jobs(const JobWorkload&, const JobPolicyRow&, const JobSimulation&);
+
+}  // namespace orrery

@@ -1,0 +1,158 @@
+#include "jobs/workload_file.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/base/toml_reader.hpp"
+
+namespace orrery {
+
+bool WorkloadRow::has(std::string_view column) const {
+  return std::any_of(header_.begin(), header_.end(), [&](const CsvCell& c) { return c.text == column; });
+}
+
+std::string_view WorkloadRow::operator[](std::string_view column) const {
+  for (std::size_t i = 0; i < header_.size() && i < cells_.size(); ++i) {
+    if (header_[i].text == column) return cells_[i].text;
+  }
+  return {};
+}
+
+namespace {
+
+/// Lines of cells between bars. `sacct -P` knows no quotes.
+std::vector<CsvRow> bar_rows(std::string_view text) {
+  std::vector<CsvRow> rows;
+  std::uint32_t line = 0;
+  while (!text.empty()) {
+    ++line;
+    std::string_view rest = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), rest.size() + 1));
+    if (!rest.empty() && rest.back() == '\r') rest.remove_suffix(1);
+    if (rest.empty()) continue;
+    CsvRow row;
+    for (std::uint32_t column = 1;;) {
+      const std::string_view cell = rest.substr(0, rest.find('|'));
+      row.push_back({std::string(cell), {line, column}});
+      if (cell.size() == rest.size()) break;
+      rest.remove_prefix(cell.size() + 1);
+      column += static_cast<std::uint32_t>(cell.size()) + 1;
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+const WorkloadForm* form_of(const CsvRow& header) {
+  const auto has = [&](std::string_view column) {
+    return std::any_of(header.begin(), header.end(), [&](const CsvCell& c) { return c.text == column; });
+  };
+  for (const WorkloadForm* form : {&tiresias_form(), &philly_form(), &helios_form(), &slurm_form()}) {
+    if (std::all_of(form->columns.begin(), form->columns.begin() + static_cast<std::ptrdiff_t>(form->telling), has)) {
+      return form;
+    }
+  }
+  return nullptr;
+}
+
+/// The form whose columns the header has; otherwise a diagnostic.
+const WorkloadForm* checked_form(const Origin& origin, const CsvRow& header, Diagnostics& d) {
+  const WorkloadForm* form = form_of(header);
+  if (form == nullptr) {
+    d.error_at(origin, header.front().at, "jobs.form", "the first line names the columns of no known workload",
+               {"Known: Orrery's TOML ([[job]]), Tiresias (num_gpu, submit_time, duration), Philly (timestamp,",
+                "num_gpus), Helios and Acme (gpu_num, submit_time, start_time, end_time), sacct -P (JobID, AllocTRES)."});
+    return nullptr;
+  }
+  for (const std::string_view column : form->columns) {
+    if (std::none_of(header.begin(), header.end(), [&](const CsvCell& c) { return c.text == column; })) {
+      d.error_at(origin, header.front().at, "jobs.column", fmt::format("the column {} is missing", column),
+                 {fmt::format("A workload of {} has the columns {}.", form->name, fmt::join(form->columns, ", "))});
+      return nullptr;
+    }
+  }
+  return form;
+}
+
+void read_rows(const WorkloadForm& form, const std::vector<CsvRow>& rows, JobWorkload& out) {
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    if (rows[i].size() != rows.front().size()) {
+      out.doubts.push_back({rows[i].front().at, "has another number of cells than the first line"});
+      continue;
+    }
+    ReadRow row = form.read(WorkloadRow(rows.front(), rows[i]));
+    if (!row.doubt.empty()) out.doubts.push_back({rows[i].front().at, row.doubt, !row.job});
+    if (!row.job) continue;
+    row.job->at = rows[i].front().at;
+    out.jobs.push_back(std::move(*row.job));
+  }
+}
+
+/// Sorts by submission, and lets dates count from the first. Rows beyond `longest_time` after it are left out.
+void order(JobWorkload& w, bool dated) {
+  std::stable_sort(w.jobs.begin(), w.jobs.end(),
+                   [](const ClusterJob& a, const ClusterJob& b) { return a.submit < b.submit; });
+  if (!dated || w.jobs.empty()) return;
+  const Microseconds first = w.jobs.front().submit;
+  for (ClusterJob& job : w.jobs) job.submit -= first;
+  while (w.jobs.back().submit > longest_time) {
+    w.doubts.push_back({w.jobs.back().at, "was submitted more than three years after the first"});
+    w.jobs.pop_back();
+  }
+}
+
+std::optional<JobWorkload> parse_table(Origin origin, Diagnostics& d) {
+  const bool bars = std::string_view(origin.text).substr(0, origin.text.find('\n')).find('|') != std::string::npos;
+  Diagnostics found;
+  const std::vector<CsvRow> rows = bars ? bar_rows(origin.text) : read_csv(origin, found);
+  for (const Diagnostic& mistake : found.list()) d.add(mistake);
+  if (!found.empty()) return std::nullopt;
+  if (rows.empty()) {
+    d.error_at(origin, {1, 1}, "jobs.none", "the file is empty", {"A workload has a line for each job."});
+    return std::nullopt;
+  }
+  const WorkloadForm* form = checked_form(origin, rows.front(), d);
+  if (form == nullptr) return std::nullopt;
+  JobWorkload out;
+  out.format = form->name;
+  read_rows(*form, rows, out);
+  order(out, form->dated);
+  if (out.jobs.empty()) {
+    std::vector<std::string> details;
+    for (std::size_t i = 0; i < std::min<std::size_t>(3, out.doubts.size()); ++i) {
+      details.push_back(fmt::format("Line {}: {}.", out.doubts[i].at.line, out.doubts[i].why));
+    }
+    d.error_at(origin, {1, 1}, "jobs.none", fmt::format("none of {} rows is a job that ran on GPUs", rows.size() - 1),
+               details);
+    return std::nullopt;
+  }
+  return out;
+}
+
+/// TOML begins with a comment, a table or a key; a table of jobs with the names of columns.
+bool is_toml(std::string_view text) {
+  const std::size_t at = text.find_first_not_of(" \t\r\n");
+  if (at == std::string_view::npos) return false;
+  const std::string_view line = text.substr(at, text.find('\n', at) - at);
+  return line.front() == '#' || line.front() == '[' || line.find('=') != std::string_view::npos;
+}
+
+}  // namespace
+
+std::optional<JobWorkload> parse_workload(std::string text, const std::string& file, Diagnostics& d) {
+  if (text.rfind("\xef\xbb\xbf", 0) == 0) text.erase(0, 3);
+  if (!is_toml(text)) return parse_table({file, std::move(text), {}}, d);
+  std::optional<JobWorkload> out = parse_workload_toml(std::move(text), file, d);
+  if (out) order(*out, false);
+  return out;
+}
+
+std::optional<JobWorkload> read_workload(const std::filesystem::path& path, Diagnostics& d) {
+  // Helios's largest table has 3.4 million rows of some 150 bytes.
+  std::optional<std::string> text = read_text(path, d, std::size_t{1} << 30);
+  return text ? parse_workload(std::move(*text), path.string(), d) : std::nullopt;
+}
+
+}  // namespace orrery
