@@ -14,10 +14,11 @@ namespace orrery::lowering {
 ///     dA += x^T du                   dB += s u^T dy        W has no gradient
 ///
 /// One A serves the matrices that stand side by side in a product (queries, keys and values; gate and up): it has r
-/// columns for each. Under tensor parallelism the factor between whole vectors is whole on every rank, and the other is
-/// cut as the product is: B by columns where the product widens, A by rows where it narrows. So u, or du, is a part of
-/// a sum over the tensor axis, and so is the gradient of the whole factor; what the layer sums anyway takes the rest
-/// along. Source: PEFT, src/peft/tuners/lora/tp_layer.py, which cuts the factors so.
+/// columns for each. Under tensor parallelism the factor that meets the residual stream is whole on every rank (A where
+/// the product widens, B where it narrows), and the other is cut as the product is (B by columns, A by rows). Then du,
+/// or u, is a part of a sum over the tensor axis, and so is the gradient of the whole factor. What else is made of it
+/// is part of a sum that the layer makes anyway. Source: huggingface/peft, src/peft/tuners/lora/tp_layer.py, which cuts
+/// the factors so.
 class AdaptedProducts {
  public:
   /// Declares the narrow vectors of each adapted product. Their shapes are those of the stream's rows.
