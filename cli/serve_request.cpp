@@ -86,6 +86,9 @@ ServingPlan plan_of(const std::string& words) {
 
 ServingQuestion serving_question(const ServeRequest& r) {
   if (r.concurrency && r.rate) refuse("cli.flags", "--concurrency and --rate exclude each other");
+  if (r.pools && (r.rate || r.plan)) {
+    refuse("cli.flags", "--pools shares out a whole cluster: it goes with --concurrency, and with no --rate or --plan");
+  }
   if (r.fit > 0 && !r.trace) refuse("cli.flags", "--fit goes with --trace", {"It names the first requests of it."});
   if (r.requests && (r.trace || !r.rate)) {
     refuse("cli.flags", "--requests plays Poisson arrivals: it goes with --rate, and not with --trace");

@@ -214,6 +214,40 @@ nlohmann::ordered_json serving_json(const ServingQuestion& q, const ServingSearc
   return out;
 }
 
+std::string pools_text(const ServingQuestion& q, const ServingSearch& s, const std::optional<PooledPlan>& p) {
+  if (!p) return "\nNo two pools: two workers do not fit the cluster.\n";
+  std::string out = fmt::format("\nPools of their own: {} of {} for prompts, {} of {} decode ({})\n",
+                                counted(p->prompt_workers, "worker"), text_of(p->prompts, q.model), p->decode_workers,
+                                text_of(p->decode, q.model), counted(p->devices(), "GPU"));
+  Table table({"", "TTFT", "TPOT", "tokens/s", "tokens/s/GPU"});
+  const auto row = [&](const char* what, const ServingTimes& t, double tokens, std::uint32_t devices) {
+    table.row({what, short_text(t.ttft), short_text(t.tpot), short_count(tokens), short_count(tokens / devices)});
+  };
+  row("two pools", p->times, p->tokens_per_second, p->devices());
+  const ServedPlan& best = s.plans.front();
+  row("#1", best.times, best.tokens_per_second, best.devices());
+  out += table.str() + fmt::format("A prompt's keys, {}, travel in {}. {} of pools were priced.\n", short_text(p->keys),
+                                   short_text(p->transfer), counted(p->tried, "split"));
+  return p->within_bounds ? out : out + fmt::format("No pools keep within{}.\n", bounds_text(q));
+}
+
+nlohmann::ordered_json pools_json(const ServingQuestion& q, const std::optional<PooledPlan>& p) {
+  if (!p) return nullptr;
+  return {{"prompts", plan_json(p->prompts)},
+          {"prompt_workers", p->prompt_workers},
+          {"decode", plan_json(p->decode)},
+          {"decode_workers", p->decode_workers},
+          {"gpus", p->devices()},
+          {"times", times_json(p->times)},
+          {"tokens_per_s", p->tokens_per_second},
+          {"cost_per_million_tokens", p->cost_per_million ? Json(*p->cost_per_million) : Json(nullptr)},
+          {"currency", q.cluster.price_currency},
+          {"key_bytes", p->keys.in(byte)},
+          {"transfer_s", p->transfer.in(second)},
+          {"within_bounds", p->within_bounds},
+          {"tried", p->tried}};
+}
+
 std::vector<Chart> serving_charts(const ServingQuestion& q, const ServingSearch& s, std::size_t top) {
   Chart chart;
   chart.title = fmt::format("{} on {} GPUs of {}, {}, {:g} + {:g} tokens", q.model.name, q.cluster.devices(),
