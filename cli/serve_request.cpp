@@ -108,6 +108,10 @@ ServingQuestion serving_question(const ServeRequest& r) {
     refuse("serve.devices", fmt::format("{} has nodes of several kinds", cluster->name),
            {"A replica is priced on equal devices: name the part of one kind."});
   }
+  if (cluster->device.cores_shared > 0) {
+    refuse("serve.devices", fmt::format("engines are priced on GPUs, and {} has CPU cores", cluster->name),
+           {"--cluster h100:1 is one GPU."});
+  }
   set_price(*cluster, r.flags);
   CommonFlags flags = r.flags;
   flags.software = "none";  // costs of training programs say nothing of engines

@@ -122,6 +122,7 @@ TEST_CASE("what serve cannot do is refused with the reason and the nearest choic
     return ran.err;
   };
   CHECK(refused("bert-base --cluster h100:1").find("[serve.model]") != std::string::npos);
+  CHECK(refused("tiny-llama --cluster local-cpu").find("has CPU cores") != std::string::npos);
   CHECK(refused("llama-3.1-8b --cluster h100:8 --plan tp=3").find("32 / 3 leaves 2.") != std::string::npos);
   CHECK(refused("qwen3-30b-a3b --cluster h100:8 --engine tensorrt-llm --plan \"tp=2 dp=2\"")
             .find("tp 1 with as many attention groups") != std::string::npos);
