@@ -89,6 +89,7 @@ ServingQuestion serving_question(const ServeRequest& r) {
   if (r.pools && (r.rate || r.plan)) {
     refuse("cli.flags", "--pools shares out a whole cluster: it goes with --concurrency, and with no --rate or --plan");
   }
+  if (r.pools && r.draft) refuse("cli.flags", "pools of their own are priced without drafts", {"Leave out --draft."});
   if (r.fit > 0 && !r.trace) refuse("cli.flags", "--fit goes with --trace", {"It names the first requests of it."});
   if (r.requests && (r.trace || !r.rate)) {
     refuse("cli.flags", "--requests plays Poisson arrivals: it goes with --rate, and not with --trace");
@@ -162,6 +163,10 @@ ServingQuestion serving_question(const ServeRequest& r) {
 
 PlayedTrace played_trace(const ServeRequest& r, const ServingQuestion& q, const ServedPlan& s) {
   PlayedTrace out;
+  if (s.plan.pipeline > 1) {
+    refuse("serve.trace", fmt::format("requests are played on one stage, and the best plan has {}", s.plan.pipeline),
+           {"--plan \"tp=2\" names a plan without a pipeline."});
+  }
   if (r.trace) {
     Diagnostics d;
     std::optional<std::vector<ServedRequest>> trace = read_trace(*r.trace, d);
