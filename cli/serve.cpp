@@ -33,6 +33,7 @@ class ServeVerb final : public Verb {
     c.option("--weights", r_.weights, "formats of weights to try: bf16, fp8, int4, mxfp4, nvfp4");
     c.option("--kv", r_.kv, "formats of keys and values to try: bf16, fp8");
     c.option("--plan", r_.plan, "this plan alone, with the first formats: \"tp=4 pp=1 dp=2 ep=8\"");
+    c.flag("--pools", r_.pools, "find the best two pools, too: workers for prompts, and others that decode");
     c.option("--top", top_, "number of plans shown", {1, 100});
     c.option("--svg", svg_, "draw TPOT against tokens per second and GPU into this file");
     c.option("--prefix-hit", r_.prefix_hit, "share of a prompt whose keys other requests have left: 0.5");
@@ -59,6 +60,7 @@ class ServeVerb final : public Verb {
         "  orrery serve llama-3.1-70b --cluster h200:8 --input 1024 --output 1024 --concurrency 64\n"
         "  orrery serve deepseek-v3 --cluster dgx-b200 --engine sglang --rate 10 --tpot 30ms\n"
         "  orrery serve qwen3-32b --cluster dgx-h100 --concurrency 128 --svg front.svg --price 2.50\n"
+        "  orrery serve llama-3.1-70b --cluster h200:8x2 --input 8192 --concurrency 256 --pools\n"
         "  orrery serve llama-3.1-8b --cluster rtx-4090:1 --weights bf16 --kv bf16 --trace requests.jsonl\n"
         "    --kv-tokens 41408 --step-tokens 2048 --most-sequences 256 --fit 100\n"
         "  orrery serve llama-3.1-8b --cluster l40s:1 --rate 4 --requests 300 --json\n"
@@ -73,12 +75,18 @@ class ServeVerb final : public Verb {
     if (r_.trace) keep_apart(*r_.trace, {r_.flags.output, svg_});
     std::optional<Ticker> ticker(std::in_place, "serve");
     const ServingSearch found = search_serving(q, [] { return !interrupted(); });
+    std::optional<PooledPlan> pools;
+    if (r_.pools) pools = search_pools(q, found, [] { return !interrupted(); });
     ticker.reset();
     if (interrupted()) return interrupted_status();
     std::optional<PlayedTrace> played;
     if ((r_.trace || r_.requests) && !found.plans.empty()) played = played_trace(r_, q, found.plans.front());
     nlohmann::ordered_json json = serving_json(q, found, top_);
     std::string text = serving_text(q, found, top_);
+    if (r_.pools && !found.plans.empty()) {
+      json["pools"] = pools_json(q, pools);
+      text += pools_text(q, found, pools);
+    }
     if (played) {
       json["played"] = played_json(*played);
       text += played_text(*played);

@@ -86,6 +86,10 @@ ServingPlan plan_of(const std::string& words) {
 
 ServingQuestion serving_question(const ServeRequest& r) {
   if (r.concurrency && r.rate) refuse("cli.flags", "--concurrency and --rate exclude each other");
+  if (r.pools && (r.rate || r.plan)) {
+    refuse("cli.flags", "--pools shares out a whole cluster: it goes with --concurrency, and with no --rate or --plan");
+  }
+  if (r.pools && r.draft) refuse("cli.flags", "pools of their own are priced without drafts", {"Leave out --draft."});
   if (r.fit > 0 && !r.trace) refuse("cli.flags", "--fit goes with --trace", {"It names the first requests of it."});
   if (r.requests && (r.trace || !r.rate)) {
     refuse("cli.flags", "--requests plays Poisson arrivals: it goes with --rate, and not with --trace");
@@ -104,6 +108,10 @@ ServingQuestion serving_question(const ServeRequest& r) {
   if (!cluster->other_nodes.empty()) {
     refuse("serve.devices", fmt::format("{} has nodes of several kinds", cluster->name),
            {"A replica is priced on equal devices: name the part of one kind."});
+  }
+  if (cluster->device.cores_shared > 0) {
+    refuse("serve.devices", fmt::format("engines are priced on GPUs, and {} has CPU cores", cluster->name),
+           {"--cluster h100:1 is one GPU."});
   }
   set_price(*cluster, r.flags);
   CommonFlags flags = r.flags;
@@ -155,6 +163,10 @@ ServingQuestion serving_question(const ServeRequest& r) {
 
 PlayedTrace played_trace(const ServeRequest& r, const ServingQuestion& q, const ServedPlan& s) {
   PlayedTrace out;
+  if (s.plan.pipeline > 1) {
+    refuse("serve.trace", fmt::format("requests are played on one stage, and the best plan has {}", s.plan.pipeline),
+           {"--plan \"tp=2\" names a plan without a pipeline."});
+  }
   if (r.trace) {
     Diagnostics d;
     std::optional<std::vector<ServedRequest>> trace = read_trace(*r.trace, d);

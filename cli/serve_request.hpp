@@ -21,6 +21,7 @@ struct ServeRequest {
   std::optional<std::string> trace;       ///< a file of requests to play
   std::optional<std::uint32_t> requests;  ///< Poisson requests to play, at the rate
   std::uint64_t seed = 1;
+  bool pools = false;     ///< the best two pools, too
   std::uint32_t fit = 0;  ///< requests of the trace that the device's pace is fitted to
   std::optional<std::uint32_t> kv_tokens, step_tokens, most_sequences;
 };

@@ -8,6 +8,7 @@
 
 #include "planner/study/study.hpp"
 #include "serve/batching.hpp"
+#include "serve/pool_search.hpp"
 #include "serve/serving_search.hpp"
 
 namespace orrery {
@@ -34,6 +35,10 @@ struct RequestFigures {
 [[nodiscard]] nlohmann::ordered_json serving_json(const ServingQuestion&, const ServingSearch&, std::size_t top);
 /// TPOT against tokens per second and GPU: the front, and the plans that answer.
 [[nodiscard]] std::vector<Chart> serving_charts(const ServingQuestion&, const ServingSearch&, std::size_t top);
+
+/// The best two pools beside the best replicas; without pools, why there are none.
+[[nodiscard]] std::string pools_text(const ServingQuestion&, const ServingSearch&, const std::optional<PooledPlan>&);
+[[nodiscard]] nlohmann::ordered_json pools_json(const ServingQuestion&, const std::optional<PooledPlan>&);
 
 [[nodiscard]] std::string played_text(const PlayedTrace&);
 [[nodiscard]] nlohmann::ordered_json played_json(const PlayedTrace&);

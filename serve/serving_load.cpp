@@ -51,8 +51,32 @@ Seconds first_step(const LoadWork& w, const EngineCosts& c) {
 
 }  // namespace
 
-Seconds prompt_time(const LoadWork& w, const EngineCosts& c) {
-  return first_step(w, c) + c[EngineCost::prompt] * w.chunks * step_time(w.mixed, c);
+ServingTimes pool_times(const PoolWork& w, const EngineCosts& c) {
+  ServingTimes out;
+  const double n = std::max(1.0, w.decode.load.output);
+  const double all = w.decode.running * w.decode_workers;
+  const Seconds full = step_time(w.decode.decode, c);
+  const Seconds half = step_time(w.decode.half, c);
+  const Seconds prompt = w.prompts.chunks * step_time(w.prompts.mixed, c);
+  const double most = w.prompt_workers * w.prompts.groups / prompt.in(second);
+  Seconds t = full;
+  Seconds wait;
+  double rate = most;
+  for (int round = 0; round < 40; ++round) {
+    wait = first_step(w.prompts, c) + c[EngineCost::prompt] * prompt + w.transfer + t;
+    rate = std::min(most, all / (wait + (n - 1.0) * t).in(second));
+    const double decoding = std::min(1.0, rate * ((n - 1.0) * t).in(second) / all);
+    // The line goes on below half of the sequences, where no step is free.
+    const Seconds next = std::max(0.5 * half, half + (2.0 * decoding - 1.0) * (full - half));
+    t = 0.5 * (t + next);
+  }
+  out.decode_step = t;
+  out.tpot = t;
+  out.running = rate * ((n - 1.0) * t).in(second) / w.decode_workers;
+  out.tokens_per_second = rate * n;
+  out.ttft = std::max(wait, Seconds::of(all / rate) - (n - 1.0) * t);
+  out.saturated = out.ttft > 1.5 * wait;
+  return out;
 }
 
 ServingTimes serving_times(const LoadWork& w, const EngineCosts& c) {

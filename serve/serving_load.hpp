@@ -81,7 +81,24 @@ struct ServingTimes {
 /// What the first step of a request adds for each of `layers`, mixtures counted twice: launches that no graph holds.
 [[nodiscard]] Seconds first_step(double layers, const EngineCosts&);
 
-/// Time of a prompt in a pool that does nothing else, r + f k m: first steps, then the chunks of `prompts` at once.
-[[nodiscard]] Seconds prompt_time(const LoadWork&, const EngineCosts&);
+/// A pool of workers that compute prompts and one of workers that decode, between which keys travel.
+struct PoolWork {
+  LoadWork prompts;  ///< of one worker; its load's concurrency is the prompts that it computes at once
+  LoadWork decode;   ///< of one worker; its load's concurrency is what all requests would make of it
+  double prompt_workers = 1.0, decode_workers = 1.0;
+  Seconds transfer;  ///< of a prompt's keys
+};
+
+/// Times under a steady load on two pools.
+///
+///     TTFT = W + Q    W = r + f k m + x + t    rate = min(p G / (k m), c / (W + (n - 1) t(D)))
+///     D = rate (n - 1) t(D) / d                Q = c / rate - W - (n - 1) t(D)
+///
+///     m  a step of the pool of prompts, of G groups on each of p workers     x  the transfer     d  decoding workers
+///     D  sequences that decode on one of them                                the rest as in serving_times
+///
+/// Where prompts are the narrower pool, requests wait for it, and fewer decode than are under way.
+/// Source: Little, 1961; Zhong et al., "DistServe", OSDI 2024 (the two pools). Leaves out: contention of transfers.
+[[nodiscard]] ServingTimes pool_times(const PoolWork&, const EngineCosts&);
 
 }  // namespace orrery

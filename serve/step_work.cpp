@@ -195,7 +195,7 @@ StepWork StepPricer::work(const StepShape& s) const {
   w.layers = real(model_.layers) * stage_share_;
   w.mixtures = model_.mixture ? real(mixture_count(model_)) * stage_share_ : 0.0;
   w.stages = plan_.pipeline;
-  w.sequences = s.sequences * plan_.attention_data;
+  w.sequences = s.sequences;
   const double heads = real(model_.heads) / tp;
   if (model_.latent) {
     const LatentAttention& l = *model_.latent;

@@ -49,7 +49,7 @@ struct StepWork {
   Seconds collective_bytes;             ///< what moving their bytes takes
   Seconds hop;                          ///< a message to the next stage
   std::uint32_t stages = 1;
-  double sequences = 0.0;  ///< of all attention groups
+  double sequences = 0.0;  ///< of an attention group, which has a scheduler of its own
 };
 
 /// Prices the operations of serving steps with sim/cost: products by KernelCost::gemm with the rows of the step's

@@ -122,7 +122,6 @@ class Reader {
       if (batch == 0) throw Refused{"its concurrency is not published"};
       const Sizes s = sizes_of(row.tp_size, row.pp_size, row.attention_dp_size, row.moe_tp_size, row.moe_ep_size);
       c.plan = pool(s, batch, c.work, output);
-      c.gpus = c.plan.devices();
     } else {
       read_pools(row, c, pool, input, output);
     }
@@ -146,16 +145,15 @@ class Reader {
     const std::uint32_t batch = size_in(row.decode_batch_size);
     const std::uint32_t prompts = std::max(1U, size_in(row.prefill_batch_size));
     if (batch == 0) throw Refused{"the batch of its decoding workers is not published"};
-    const ServingPlan prefill = pool(p, prompts, c.prefill, 1.0);
+    static_cast<void>(pool(p, prompts, c.pools.prompts, 1.0));
     c.plan = pool(d, batch, c.work, output);
-    // Decoding workers get prompts whose keys are there already.
-    c.work.mixed = c.work.decode;
-    c.gpus = std::max(1U, size_in(row.decode_num_workers)) * c.plan.devices() +
-             std::max(1U, size_in(row.prefill_num_workers)) * prefill.devices();
+    c.pools.decode = c.work;
+    c.pools.prompt_workers = std::max(1U, size_in(row.prefill_num_workers));
+    c.pools.decode_workers = std::max(1U, size_in(row.decode_num_workers));
     const ModelSpec& m = model(row.model_path);
     const Bytes keys = input * kv_bytes_per_token(m, c.plan.kv_fp8);
     const ClusterSpec& cluster = machine_of(c.gpu, c.plan.devices()).cluster;
-    c.transfer = keys / cluster.levels.back().bandwidth;
+    c.pools.transfer = keys / cluster.levels.back().bandwidth;
   }
 
   const ModelSpec& model(const std::string& path) {
@@ -211,12 +209,7 @@ ServingCases serving_cases(const std::vector<MeasuredServing>& rows, const Engin
 }
 
 ServingTimes predicted(const ServingCase& c, const EngineCosts& costs) {
-  ServingTimes t = serving_times(c.work, costs);
-  if (c.pool == "disaggregated") {
-    t.ttft = prompt_time(c.prefill, costs) + c.transfer + t.decode_step;
-    t.saturated = false;
-  }
-  return t;
+  return c.pool == "disaggregated" ? pool_times(c.pools, costs) : serving_times(c.work, costs);
 }
 
 }  // namespace orrery

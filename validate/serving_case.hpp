@@ -19,9 +19,7 @@ struct ServingCase {
   ServingPlan plan;  ///< of the replica; of disaggregated pools the decoding ones
   std::string kv;    ///< "fp8 assumed": the table does not say it
   LoadWork work;
-  LoadWork prefill;  ///< disaggregated: of a worker that prefills
-  Seconds transfer;  ///< disaggregated: of a prompt's keys between the pools
-  double gpus = 1.0;
+  PoolWork pools;                        ///< disaggregated, in place of `work`
   std::optional<double> ttft_s, tpot_s;  ///< measured
 };
 

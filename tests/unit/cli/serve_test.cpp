@@ -56,6 +56,17 @@ TEST_CASE("a screen of serve has 80 columns, and the same bytes each time", "[un
   CHECK(run(ORRERY_PROGRAM, command).out == ran.out);
 }
 
+TEST_CASE("two pools stand beside replicas", "[unit][cli][serve]") {
+  const json j = answer("serve llama-3.1-8b --cluster h100:8 --input 8192 --concurrency 128 --pools");
+  const json& p = j["pools"];
+  CHECK(p["gpus"] <= 8);
+  CHECK(p["prompt_workers"].get<int>() >= 1);
+  CHECK(p["tried"] > 10);
+  const Ran ran = run(ORRERY_PROGRAM, "serve llama-3.1-8b --cluster h100:8 --rate 3 --pools");
+  CHECK(ran.status == 2);
+  CHECK(ran.err.find("--pools shares out a whole cluster") != std::string::npos);
+}
+
 TEST_CASE("bounds and rates that nothing meets are status 1", "[unit][cli][serve]") {
   answer("serve llama-3.1-8b --cluster h100:1 --rate 1000000", 1);
   answer("serve llama-3.1-8b --cluster h100:1 --tpot 1us", 1);
@@ -111,6 +122,7 @@ TEST_CASE("what serve cannot do is refused with the reason and the nearest choic
     return ran.err;
   };
   CHECK(refused("bert-base --cluster h100:1").find("[serve.model]") != std::string::npos);
+  CHECK(refused("tiny-llama --cluster local-cpu").find("has CPU cores") != std::string::npos);
   CHECK(refused("llama-3.1-8b --cluster h100:8 --plan tp=3").find("32 / 3 leaves 2.") != std::string::npos);
   CHECK(refused("qwen3-30b-a3b --cluster h100:8 --engine tensorrt-llm --plan \"tp=2 dp=2\"")
             .find("tp 1 with as many attention groups") != std::string::npos);

@@ -38,6 +38,22 @@ TEST_CASE("requests beyond the room for keys wait as Little's law says", "[serve
   CHECK(rate * stay == Approx(load.concurrency).epsilon(1e-3));
 }
 
+TEST_CASE("requests on two pools are those that wait, and those that decode", "[serve]") {
+  const Served s = served("llama-3.1-8b", "h100:8");
+  const double concurrency = GENERATE(4.0, 256.0);
+  PoolWork w;
+  w.prompts = work(s, {}, {4000.0, 1.0, 1.0});
+  w.decode = work(s, {}, {4000.0, 200.0, concurrency});
+  w.prompt_workers = GENERATE(1.0, 6.0);
+  CAPTURE(concurrency, w.prompt_workers);
+  const ServingTimes t = pool_times(w, s.engine.costs);
+  const double rate = t.tokens_per_second / 200.0;
+  CHECK(rate * (t.ttft + 199.0 * t.tpot).in(second) == Approx(w.decode.running).epsilon(0.01));
+  // No more prompts a second than their pool computes.
+  CHECK(rate * step_time(w.prompts.mixed, s.engine.costs).in(second) <= w.prompt_workers * (1.0 + 1e-9));
+  if (concurrency > 4.0 && w.prompt_workers < 2.0) CHECK(t.saturated);
+}
+
 TEST_CASE("a pipeline's token waits for all stages", "[serve]") {
   const Served s = served("llama-3.1-70b", "h100:8");
   ServingPlan tp, pp;

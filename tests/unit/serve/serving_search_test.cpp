@@ -1,5 +1,7 @@
 #include "serve/serving_search.hpp"
 
+#include "serve/pool_search.hpp"
+
 #include <chrono>
 
 #include "tests/unit/serve/served.hpp"
@@ -84,4 +86,22 @@ TEST_CASE("a search for a large mixture takes below five seconds", "[serve]") {
   CHECK_FALSE(s.plans.empty());
   // 0.2 s in a release; address checks and a busy machine take some times that.
   CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < 20.0);
+}
+
+TEST_CASE("pools take no more devices than there are, and no prompts beyond their own", "[serve]") {
+  ServingQuestion q = question(served("llama-3.1-70b", "h200:8"));
+  q.input = GENERATE(1024.0, 8192.0);
+  q.formats = {WeightFormat::fp8};
+  q.kv_fp8 = {true};
+  const ServingSearch s = search_serving(q);
+  const auto p = search_pools(q, s);
+  REQUIRE(p);
+  CHECK(p->devices() <= 8);
+  // 80 layers x 2 x 8 heads x 128 x 1 byte a token.
+  CHECK(p->keys.in(byte) == q.input * 163840.0);
+  // Little: those that decode and those that wait are all.
+  CHECK(p->tokens_per_second / q.output * (p->times.ttft + (q.output - 1.0) * p->times.tpot).in(second) ==
+        Approx(64.0).epsilon(0.02));
+  q.cluster = served("llama-3.1-70b", "h200:1").cluster;
+  CHECK_FALSE(search_pools(q, search_serving(q)));
 }

@@ -136,8 +136,8 @@ TEST_CASE("costs that made a table are found again", "[validate][serve]") {
     after += off(fitted);
   }
   CHECK(before > 0.1);
-  // Priors hold a little against the data.
-  CHECK(after < 0.03);
+  // Priors hold against the data, whose errors are taken as a tenth; half of the points are unseen.
+  CHECK(after < 0.05);
 }
 
 TEST_CASE("held-out rounds predict each point without its group", "[validate][serve]") {
