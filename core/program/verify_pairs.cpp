@@ -120,9 +120,10 @@ class Pairs {
     int products = 0, weight_products = 0;
     int differentiated = 0, input_products = 0;  ///< forward products of computed inputs, and gradients of those inputs
     int dropped = 0;
-    bool ends_at_table = false;  ///< the backward pass goes no further than to the stream
-    int added_inputs = 0;        ///< products that add to an input gradient, as a router's product does to its experts'
-                                 ///< gradient
+    int positions = 0, positions_due = 0;  ///< added to words of a table that stays as it is, and to be added
+    bool ends_at_table = false;            ///< the backward pass goes no further than to the stream
+    int added_inputs = 0;  ///< products that add to an input gradient, as a router's product does to its experts'
+                           ///< gradient
   };
 
   void wrong(const char* code, const std::string& what) { f_.add(code, fmt::format("{} (class {})", what, class_)); }
@@ -223,7 +224,10 @@ class Pairs {
     const bool norm = k.kind == Kind::layer_norm_forward || k.kind == Kind::rms_norm_forward ||
                       k.kind == Kind::query_key_norm_forward;
     if (k.options.unweighted || (norm && !is_trained(view(run, 1)))) count_weightless(r, k.kind);
-    if (k.kind == Kind::position_forward && !is_trained(view(run, 1))) --r.all[index(k.kind)];
+    if (k.kind == Kind::position_forward && !is_trained(view(run, 1))) {
+      --r.all[index(k.kind)];
+      ++r.positions;
+    }
     const bool takes_bias = k.kind == Kind::gemm || k.kind == Kind::expert_gemm || k.kind == Kind::residual_forward;
     if (k.kind == Kind::bias_forward || (takes_bias && k.options.bias)) {
       r.biased += is_trained(view(run, OperandPlaces(k, run.op->views.count)[OperandName::bias])) ? 1 : 0;
@@ -242,7 +246,12 @@ class Pairs {
       r.input_products += k.pass == Pass::input_gradient ? 1 : 0;
     }
     // Nobody needs the gradient in front of a word table that stays as it is.
-    if (k.kind == Kind::embed_forward && !is_trained(view(run, 1))) r.ends_at_table = true;
+    if (k.kind == Kind::embed_forward && !is_trained(view(run, 1))) {
+      r.ends_at_table = true;
+      const auto& slices = p_.parameter_tables[*p_[view(run, 1).buffer].parameters].slices;
+      r.positions_due +=
+          std::any_of(slices.begin(), slices.end(), [](const auto& s) { return s.name == "position.weight"; }) ? 1 : 0;
+    }
     const bool drops = (k.kind == Kind::residual_forward && k.options.dropout) || k.kind == Kind::dropout_forward;
     if (drops && !(k.kind == Kind::dropout_forward && r.ends_at_table)) ++r.dropped;
     trains_ = trains_ || k.pass == Pass::weight_gradient;
@@ -376,6 +385,7 @@ class Pairs {
       }
       if (r.differentiated != r.input_products && r.input_products > 0)
         mismatch("gemm forward", r.differentiated, "gemm input_gradient", r.input_products);
+      if (r.positions != r.positions_due) mismatch("embed_forward", r.positions_due, "position_forward", r.positions);
       const int undropped = r.all[index(Kind::dropout_backward)];
       if (r.dropped != undropped && r.dropped > 0)
         mismatch("forward dropout", r.dropped, "dropout_backward", undropped);
