@@ -120,8 +120,8 @@ class Pairs {
     int products = 0, weight_products = 0;
     int differentiated = 0, input_products = 0;  ///< forward products of computed inputs, and gradients of those inputs
     int dropped = 0;
-    int positions = 0, positions_due = 0;  ///< added to words of a table that stays as it is, and to be added
-    bool ends_at_table = false;            ///< the backward pass goes no further than to the stream
+    int positions = 0, positions_due = 0;      ///< added to words of a table that stays as it is, and to be added
+    int frozen_tables = 0, dropped_words = 0;  ///< words of a table that stays as it is, where the backward pass ends
     int added_inputs = 0;  ///< products that add to an input gradient, as a router's product does to its experts'
                            ///< gradient
   };
@@ -247,13 +247,14 @@ class Pairs {
     }
     // Nobody needs the gradient in front of a word table that stays as it is.
     if (k.kind == Kind::embed_forward && !is_trained(view(run, 1))) {
-      r.ends_at_table = true;
+      ++r.frozen_tables;
       const auto& slices = p_.parameter_tables[*p_[view(run, 1).buffer].parameters].slices;
       r.positions_due +=
           std::any_of(slices.begin(), slices.end(), [](const auto& s) { return s.name == "position.weight"; }) ? 1 : 0;
     }
     const bool drops = (k.kind == Kind::residual_forward && k.options.dropout) || k.kind == Kind::dropout_forward;
-    if (drops && !(k.kind == Kind::dropout_forward && r.ends_at_table)) ++r.dropped;
+    const bool of_table = k.kind == Kind::dropout_forward && r.frozen_tables > 0;
+    if (drops) ++(of_table ? r.dropped_words : r.dropped);
     trains_ = trains_ || k.pass == Pass::weight_gradient;
     if (k.kind == Kind::cross_entropy_loss) lost_means_.emplace(index(view(run, 4).buffer), view(run, 4).offset);
     if (k.kind == Kind::mean_loss) lost_means_.erase({index(view(run, 0).buffer), view(run, 0).offset});
@@ -386,6 +387,9 @@ class Pairs {
       if (r.differentiated != r.input_products && r.input_products > 0)
         mismatch("gemm forward", r.differentiated, "gemm input_gradient", r.input_products);
       if (r.positions != r.positions_due) mismatch("embed_forward", r.positions_due, "position_forward", r.positions);
+      if (r.frozen_tables > 0 && r.dropped > 0 && r.dropped_words != r.frozen_tables) {
+        mismatch("embed_forward", r.frozen_tables, "dropout_forward", r.dropped_words);
+      }
       const int undropped = r.all[index(Kind::dropout_backward)];
       if (r.dropped != undropped && r.dropped > 0)
         mismatch("forward dropout", r.dropped, "dropout_backward", undropped);
