@@ -115,7 +115,7 @@ class Pairs {
  private:
   struct Runs {
     std::array<int, kernel_kind_count> all{};  ///< without recomputation
-    int recomputed_products = 0, recomputed_ropes = 0, recomputed_biases = 0;
+    int recomputed_products = 0, recomputed_ropes = 0, recomputed_biases = 0, recomputed_adapters = 0;
     int biased = 0;  ///< forward ops that add a bias
     int products = 0, weight_products = 0;
     int differentiated = 0, input_products = 0;  ///< forward products of computed inputs, and gradients of those inputs
@@ -218,6 +218,7 @@ class Pairs {
       r.recomputed_products += k.kind == Kind::gemm ? 1 : 0;
       r.recomputed_ropes += k.kind == Kind::rope_forward ? 1 : 0;
       r.recomputed_biases += k.kind == Kind::bias_forward ? 1 : 0;
+      r.recomputed_adapters += k.kind == Kind::adapter_forward ? 1 : 0;
       return;
     }
     ++r.all[index(k.kind)];
@@ -404,6 +405,10 @@ class Pairs {
       const int biases = r.all[index(Kind::bias_forward)];
       if (r.recomputed_products > 0 && r.recomputed_biases != biases) {
         mismatch("bias_forward", biases, "bias_forward recomputed", r.recomputed_biases);
+      }
+      const int adapters = r.all[index(Kind::adapter_forward)];
+      if (r.recomputed_products > 0 && r.recomputed_adapters != adapters) {
+        mismatch("adapter_forward", adapters, "adapter_forward recomputed", r.recomputed_adapters);
       }
       const int ropes = r.all[index(Kind::rope_forward)];
       if (r.recomputed_products > 0 && r.recomputed_ropes != ropes) {
