@@ -115,14 +115,15 @@ class Pairs {
  private:
   struct Runs {
     std::array<int, kernel_kind_count> all{};  ///< without recomputation
-    int recomputed_products = 0, recomputed_ropes = 0, recomputed_biases = 0;
+    int recomputed_products = 0, recomputed_ropes = 0, recomputed_biases = 0, recomputed_adapters = 0;
     int biased = 0;  ///< forward ops that add a bias
     int products = 0, weight_products = 0;
     int differentiated = 0, input_products = 0;  ///< forward products of computed inputs, and gradients of those inputs
     int dropped = 0;
-    bool ends_at_table = false;  ///< the backward pass goes no further than to the stream
-    int added_inputs = 0;        ///< products that add to an input gradient, as a router's product does to its experts'
-                                 ///< gradient
+    int positions = 0, positions_due = 0;      ///< added to words of a table that stays as it is, and to be added
+    int frozen_tables = 0, dropped_words = 0;  ///< words of a table that stays as it is, where the backward pass ends
+    int added_inputs = 0;  ///< products that add to an input gradient, as a router's product does to its experts'
+                           ///< gradient
   };
 
   void wrong(const char* code, const std::string& what) { f_.add(code, fmt::format("{} (class {})", what, class_)); }
@@ -217,13 +218,17 @@ class Pairs {
       r.recomputed_products += k.kind == Kind::gemm ? 1 : 0;
       r.recomputed_ropes += k.kind == Kind::rope_forward ? 1 : 0;
       r.recomputed_biases += k.kind == Kind::bias_forward ? 1 : 0;
+      r.recomputed_adapters += k.kind == Kind::adapter_forward ? 1 : 0;
       return;
     }
     ++r.all[index(k.kind)];
     const bool norm = k.kind == Kind::layer_norm_forward || k.kind == Kind::rms_norm_forward ||
                       k.kind == Kind::query_key_norm_forward;
     if (k.options.unweighted || (norm && !is_trained(view(run, 1)))) count_weightless(r, k.kind);
-    if (k.kind == Kind::position_forward && !is_trained(view(run, 1))) --r.all[index(k.kind)];
+    if (k.kind == Kind::position_forward && !is_trained(view(run, 1))) {
+      --r.all[index(k.kind)];
+      ++r.positions;
+    }
     const bool takes_bias = k.kind == Kind::gemm || k.kind == Kind::expert_gemm || k.kind == Kind::residual_forward;
     if (k.kind == Kind::bias_forward || (takes_bias && k.options.bias)) {
       r.biased += is_trained(view(run, OperandPlaces(k, run.op->views.count)[OperandName::bias])) ? 1 : 0;
@@ -242,9 +247,15 @@ class Pairs {
       r.input_products += k.pass == Pass::input_gradient ? 1 : 0;
     }
     // Nobody needs the gradient in front of a word table that stays as it is.
-    if (k.kind == Kind::embed_forward && !is_trained(view(run, 1))) r.ends_at_table = true;
+    if (k.kind == Kind::embed_forward && !is_trained(view(run, 1))) {
+      ++r.frozen_tables;
+      const auto& slices = p_.parameter_tables[*p_[view(run, 1).buffer].parameters].slices;
+      r.positions_due +=
+          std::any_of(slices.begin(), slices.end(), [](const auto& s) { return s.name == "position.weight"; }) ? 1 : 0;
+    }
     const bool drops = (k.kind == Kind::residual_forward && k.options.dropout) || k.kind == Kind::dropout_forward;
-    if (drops && !(k.kind == Kind::dropout_forward && r.ends_at_table)) ++r.dropped;
+    const bool of_table = k.kind == Kind::dropout_forward && r.frozen_tables > 0;
+    if (drops) ++(of_table ? r.dropped_words : r.dropped);
     trains_ = trains_ || k.pass == Pass::weight_gradient;
     if (k.kind == Kind::cross_entropy_loss) lost_means_.emplace(index(view(run, 4).buffer), view(run, 4).offset);
     if (k.kind == Kind::mean_loss) lost_means_.erase({index(view(run, 0).buffer), view(run, 0).offset});
@@ -376,6 +387,10 @@ class Pairs {
       }
       if (r.differentiated != r.input_products && r.input_products > 0)
         mismatch("gemm forward", r.differentiated, "gemm input_gradient", r.input_products);
+      if (r.positions != r.positions_due) mismatch("embed_forward", r.positions_due, "position_forward", r.positions);
+      if (r.frozen_tables > 0 && r.dropped > 0 && r.dropped_words != r.frozen_tables) {
+        mismatch("embed_forward", r.frozen_tables, "dropout_forward", r.dropped_words);
+      }
       const int undropped = r.all[index(Kind::dropout_backward)];
       if (r.dropped != undropped && r.dropped > 0)
         mismatch("forward dropout", r.dropped, "dropout_backward", undropped);
@@ -390,6 +405,10 @@ class Pairs {
       const int biases = r.all[index(Kind::bias_forward)];
       if (r.recomputed_products > 0 && r.recomputed_biases != biases) {
         mismatch("bias_forward", biases, "bias_forward recomputed", r.recomputed_biases);
+      }
+      const int adapters = r.all[index(Kind::adapter_forward)];
+      if (r.recomputed_products > 0 && r.recomputed_adapters != adapters) {
+        mismatch("adapter_forward", adapters, "adapter_forward recomputed", r.recomputed_adapters);
       }
       const int ropes = r.all[index(Kind::rope_forward)];
       if (r.recomputed_products > 0 && r.recomputed_ropes != ropes) {

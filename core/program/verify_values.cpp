@@ -233,6 +233,12 @@ class Values {
     return h.value;
   }
 
+  /// Whether some buffer holds the gradient of the table.
+  [[nodiscard]] bool is_trained(std::uint32_t table) const {
+    return std::any_of(p_.buffers.begin(), p_.buffers.end(),
+                       [&](const Buffer& b) { return b.role == Role::gradient && b.parameters == table; });
+  }
+
   /// Tests uses of contents that show when a buffer was not filled anew.
   void same_input(const OpRun& run, const Kernel& k) {
     const auto norm_input =
@@ -254,6 +260,14 @@ class Values {
     if (k.pass == Pass::forward && b.role == Role::weight) {
       inputs_[key.value] = factor(run, view(run, 0));
       if (view(run, sum).use == View::Use::accumulate) joint_.insert(key.value);
+    } else if (k.pass == Pass::input_gradient && b.role == Role::weight && !is_trained(*b.parameters)) {
+      // The product has no weight gradient, which would show whose output gradient this is.
+      if (!joint_.contains(key.value) && !frozen_gradients_.insert(factor(run, view(run, 0))).second) {
+        regions_.wrong("program.stale",
+                       fmt::format("the input gradient of {} is made from an output gradient of another product",
+                                   slice_of(p_, weight)->name),
+                       run);
+      }
     } else if (k.pass == Pass::weight_gradient && b.role == Role::gradient) {
       const auto forward = inputs_.find(key.value);
       if (forward == inputs_.end()) return;
@@ -442,6 +456,7 @@ class Values {
       inputs_;                                          ///< (layer, microbatch, parameter) -> forward input's content
   std::unordered_set<std::uint64_t> joint_;             ///< the same, where the product adds to another's output
   std::unordered_set<std::uint64_t> output_gradients_;  ///< contents that weight gradients have taken
+  std::unordered_set<std::uint64_t> frozen_gradients_;  ///< the same of products whose weights stay as they are
   std::unordered_set<std::uint64_t> norm_gradients_;    ///< contents that norms have taken backward
   struct Copied {
     View from;  ///< the parts

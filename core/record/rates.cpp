@@ -114,6 +114,7 @@ void add_rates(Report& report, const PlannedRun& run, const Program& program, do
   report.tokens_per_s = step > 0.0 ? tokens / step : 0.0;
   report.tokens_per_s_per_gpu = report.tokens_per_s / gpus;
   report.flop_convention = "full attention and head counted, 2 per multiply-add, dense peak of the compute precision";
+  if (run.workload.adapters) report.flop_convention += "; 4 per token and frozen weight (LoRA)";
   add_tier_memory(report, run, program);
   if (!run.cluster) return;
   const ClusterSpec& cluster = *run.cluster;

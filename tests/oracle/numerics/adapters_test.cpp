@@ -48,8 +48,8 @@ TEST_CASE("adapters' gradients and updates are the reference's under any plan, a
       CAPTURE(v.code, v.message);
       CHECK(false);
     }
-    // B starts at 0, so in fp16 what its first steps make of the narrow gradients lies below the smallest normal number,
-    // and is rounded away on any plan.
+    // B starts at 0, so in fp16 what its first steps make of the narrow gradients lies below the smallest normal
+    // number, and is rounded away on any plan.
     NumericsOptions options = sweep_options(seed);
     options.rough = options.rough || run.workload.precision == Precision::fp16;
     if (violations.empty()) check_run(run, seed, options);

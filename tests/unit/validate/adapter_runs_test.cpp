@@ -41,8 +41,7 @@ TEST_CASE("a row that names LoRA trains the adapters that its program usually ha
 }
 
 // No constant is fitted to these rows. NeMo packs short texts into sequences of 4096 tokens, and here attention is that
-// of whole sequences: the full fine-tune of a 13B model in the same table is off by 12 % too, and attention is 15 % of
-// what is predicted for 7B.
+// of whole sequences: the full fine-tune of a 13B model in the same table is off by 12 % too.
 TEST_CASE("published LoRA steps are predicted within 15 %", "[unit][validate]") {
   const std::vector<MeasuredRun> rows = adapter_rows();
   REQUIRE(rows.size() == 3);
