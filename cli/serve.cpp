@@ -68,6 +68,7 @@ class ServeVerb final : public Verb {
   }
 
   int run() override {
+    if (top_ == 0) refuse("cli.amount", "--top must be at least 1");
     require_output(r_.flags);
     require_svg(svg_);
     catch_interrupt();

@@ -84,7 +84,28 @@ ServingPlan plan_of(const std::string& words) {
 
 }  // namespace
 
+namespace {
+
+/// Counts from what the command line gives; it only names their bounds.
+void check_counts(const ServeRequest& r) {
+  const auto bounds = [](const char* flag, std::optional<std::uint32_t> given, std::uint32_t least,
+                         std::uint32_t most) {
+    if (!given || (*given >= least && *given <= most)) return;
+    refuse("cli.amount", fmt::format("{} is out of range", flag),
+           {fmt::format("It is {}; from {} to {} is allowed.", *given, least, most)});
+  };
+  bounds("--input", r.input, 1, 10'000'000);
+  bounds("--output", r.output, 1, 10'000'000);
+  bounds("--step-tokens", r.step_tokens, 16, 1U << 20);
+  bounds("--most-sequences", r.most_sequences, 1, 1U << 20);
+  bounds("--requests", r.requests, 1, 1'000'000);
+  bounds("--draft", r.draft, 1, 64);
+}
+
+}  // namespace
+
 ServingQuestion serving_question(const ServeRequest& r) {
+  check_counts(r);
   if (r.concurrency && r.rate) refuse("cli.flags", "--concurrency and --rate exclude each other");
   if (r.pools && (r.rate || r.plan)) {
     refuse("cli.flags", "--pools shares out a whole cluster: it goes with --concurrency, and with no --rate or --plan");
@@ -112,6 +133,10 @@ ServingQuestion serving_question(const ServeRequest& r) {
   if (cluster->device.cores_shared > 0) {
     refuse("serve.devices", fmt::format("engines are priced on GPUs, and {} has CPU cores", cluster->name),
            {"--cluster h100:1 is one GPU."});
+  }
+  if (model->max_positions > 0 && std::uint64_t{r.input} + r.output > model->max_positions) {
+    refuse("serve.model", fmt::format("{} has {} positions", model->name, model->max_positions),
+           {fmt::format("--input and --output are {} together.", std::uint64_t{r.input} + r.output)});
   }
   set_price(*cluster, r.flags);
   CommonFlags flags = r.flags;

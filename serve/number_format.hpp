@@ -37,7 +37,7 @@ struct ProductRate {
 
 /// fp8 where the device states an fp8 peak, four-bit floats where it multiplies them, else bf16 with widened weights.
 /// Devices that multiply four-bit floats do so at twice the rate of fp8 (NVIDIA DGX B200 datasheet, 2024: 144 PFLOP/s
-/// in FP4 with sparsity, 72 in FP8). Leaves out: that B300 and GB300 do so at three times the rate.
+/// in FP4 with sparsity, 72 in FP8; unverified, as recalled). Leaves out: that B300 and GB300 do so at more.
 [[nodiscard]] ProductRate product_rate(WeightFormat, const DeviceSpec&);
 /// Whether the device multiplies four-bit floats: NVIDIA's since Blackwell.
 [[nodiscard]] bool multiplies_fp4(const DeviceSpec&);

@@ -122,6 +122,12 @@ TEST_CASE("what serve cannot do is refused with the reason and the nearest choic
     return ran.err;
   };
   CHECK(refused("bert-base --cluster h100:1").find("[serve.model]") != std::string::npos);
+  CHECK(refused("llama-3.1-8b --cluster h100:1 --input 200000").find("has 131072 positions") != std::string::npos);
+  for (const char* flag : {"--input 0", "--output 0", "--step-tokens 1", "--most-sequences 0", "--top 0",
+                           "--rate 2 --requests 0", "--draft 65 --acceptance 0.5"}) {
+    CAPTURE(flag);
+    CHECK(refused(std::string("llama-3.1-8b --cluster h100:1 ") + flag).find("[cli.amount]") != std::string::npos);
+  }
   CHECK(refused("tiny-llama --cluster local-cpu").find("has CPU cores") != std::string::npos);
   CHECK(refused("llama-3.1-8b --cluster h100:8 --plan tp=3").find("32 / 3 leaves 2.") != std::string::npos);
   CHECK(refused("qwen3-30b-a3b --cluster h100:8 --engine tensorrt-llm --plan \"tp=2 dp=2\"")
