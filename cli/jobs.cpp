@@ -16,8 +16,8 @@
 #include "core/base/nearest.hpp"
 #include "core/base/units_text.hpp"
 #include "jobs/job_drawings.hpp"
+#include "jobs/job_workload_file.hpp"
 #include "jobs/philly_like.hpp"
-#include "jobs/workload_file.hpp"
 
 namespace orrery {
 namespace {
@@ -114,7 +114,7 @@ class JobsVerb final : public Verb {
       return interrupted_status();
     }
     draw(a);
-    answer(flags_, jobs_json(a, each_), jobs_text(a));
+    answer(flags_, jobs_json(a, each_), wrapped(jobs_text(a), output_columns()));
     return status_fine;
   }
 
@@ -127,7 +127,7 @@ class JobsVerb final : public Verb {
       text +=
           fmt::format("  {:<8}{}{}\n          {}\n", row.name, row.rule, row.preempts ? " (preempts)" : "", row.source);
     }
-    answer(flags_, {{"policies", rows}}, text);
+    answer(flags_, {{"policies", rows}}, wrapped(text, output_columns()));
     return status_fine;
   }
 
@@ -175,7 +175,7 @@ class JobsVerb final : public Verb {
     } else {
       if (count_ || seed_) refuse("cli.flags", "--count and --seed go with philly-like");
       Diagnostics d;
-      std::optional<JobWorkload> read = read_workload(*workload_, d);
+      std::optional<JobWorkload> read = read_job_workload(*workload_, d);
       require_none(d);
       a.workload = std::move(*read);
     }

@@ -8,7 +8,7 @@
 
 namespace orrery {
 
-// Many jobs on one cluster. A workload file gives jobs (read_workload), a policy decides which of them run where
+// Many jobs on one cluster. A workload file gives jobs (read_job_workload), a policy decides which of them run where
 // (JobPolicy), and simulate_jobs() plays all of it event by event. Times are whole microseconds, so that results are
 // exact: the same input gives the same history, and the GPU time of jobs adds up to that of nodes.
 

@@ -19,8 +19,8 @@ namespace orrery {
 /// and left out. Times count from the first submission where the file has dates, otherwise they are the file's.
 ///
 /// Codes: jobs.form  jobs.column  jobs.none  csv.quote, and those of TOML files
-[[nodiscard]] std::optional<JobWorkload> parse_workload(std::string text, const std::string& file, Diagnostics&);
-[[nodiscard]] std::optional<JobWorkload> read_workload(const std::filesystem::path&, Diagnostics&);
+[[nodiscard]] std::optional<JobWorkload> parse_job_workload(std::string text, const std::string& file, Diagnostics&);
+[[nodiscard]] std::optional<JobWorkload> read_job_workload(const std::filesystem::path&, Diagnostics&);
 
 /// A row of a table: cells by the names of their columns.
 class WorkloadRow {
@@ -57,6 +57,6 @@ struct WorkloadForm {
 [[nodiscard]] const WorkloadForm& slurm_form();
 
 /// Orrery's own form. Codes: those of TOML files.
-[[nodiscard]] std::optional<JobWorkload> parse_workload_toml(std::string text, const std::string& file, Diagnostics&);
+[[nodiscard]] std::optional<JobWorkload> parse_job_workload_toml(std::string text, const std::string& file, Diagnostics&);
 
 }  // namespace orrery

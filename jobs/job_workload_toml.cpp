@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "core/base/toml_reader.hpp"
-#include "jobs/workload_file.hpp"
+#include "jobs/job_workload_file.hpp"
 
 namespace orrery {
 namespace {
@@ -13,14 +13,14 @@ Microseconds whole(Seconds t) { return std::llround(t.base() * static_cast<doubl
 
 }  // namespace
 
-std::optional<JobWorkload> parse_workload_toml(std::string text, const std::string& file, Diagnostics& d) {
+std::optional<JobWorkload> parse_job_workload_toml(std::string text, const std::string& file, Diagnostics& d) {
   const std::size_t before = d.size();
   std::optional<TomlTable> root = parse_toml(std::move(text), file, d);
   if (!root || !read_schema(*root, "a workload of jobs", 1)) return std::nullopt;
   JobWorkload out;
   out.format = "orrery";
   const Seconds longest = Seconds::of(static_cast<double>(longest_time / microseconds_per_second));
-  for (TomlTable& table : root->tables("job", most_jobs)) {
+  for (TomlTable& table : root->tables("job", most_jobs, Need::required)) {
     ClusterJob job;
     Seconds submit, run;
     table.read("name", job.name);

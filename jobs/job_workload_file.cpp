@@ -1,4 +1,4 @@
-#include "jobs/workload_file.hpp"
+#include "jobs/job_workload_file.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -141,18 +141,18 @@ bool is_toml(std::string_view text) {
 
 }  // namespace
 
-std::optional<JobWorkload> parse_workload(std::string text, const std::string& file, Diagnostics& d) {
+std::optional<JobWorkload> parse_job_workload(std::string text, const std::string& file, Diagnostics& d) {
   if (text.rfind("\xef\xbb\xbf", 0) == 0) text.erase(0, 3);
   if (!is_toml(text)) return parse_table({file, std::move(text), {}}, d);
-  std::optional<JobWorkload> out = parse_workload_toml(std::move(text), file, d);
+  std::optional<JobWorkload> out = parse_job_workload_toml(std::move(text), file, d);
   if (out) order(*out, false);
   return out;
 }
 
-std::optional<JobWorkload> read_workload(const std::filesystem::path& path, Diagnostics& d) {
+std::optional<JobWorkload> read_job_workload(const std::filesystem::path& path, Diagnostics& d) {
   // Helios's largest table has 3.4 million rows of some 150 bytes.
   std::optional<std::string> text = read_text(path, d, std::size_t{1} << 30);
-  return text ? parse_workload(std::move(*text), path.string(), d) : std::nullopt;
+  return text ? parse_job_workload(std::move(*text), path.string(), d) : std::nullopt;
 }
 
 }  // namespace orrery
