@@ -31,13 +31,15 @@ std::vector<std::string> policy_names() {
   return names;
 }
 
-/// Names between commas; "all" is every policy.
+/// Names between commas; "all" is every policy for rigid jobs.
 std::vector<const JobPolicyRow*> policies_of(const std::string& list) {
   std::vector<const JobPolicyRow*> out;
   for (std::string_view rest = list;;) {
     const std::string name(rest.substr(0, rest.find(',')));
     if (name == "all") {
-      for (const JobPolicyRow& row : job_policies()) out.push_back(&row);
+      for (const JobPolicyRow& row : job_policies()) {
+        if (!row.elastic) out.push_back(&row);
+      }
     } else if (const JobPolicyRow* row = find_job_policy(name)) {
       out.push_back(row);
     } else {
@@ -71,7 +73,8 @@ class JobsVerb final : public Verb {
     c.option("--gpus-per-node", per_node_, "GPUs of each node, with --nodes", {1, 1024});
     c.option("--gpus", flags_.gpus, "GPUs of the cluster, in place of its own number", {1, 1'000'000});
     c.option("--policy", policy_,
-             fmt::format("{}, or all; several with commas between them", fmt::join(policy_names(), ", ")));
+             fmt::format("{}, or all that are not elastic; several with commas between them",
+                         fmt::join(policy_names(), ", ")));
     c.choice("--places", places_, {"packed", "consolidated"},
              "packed: a job takes as few nodes as are free for it; consolidated: it waits until it has as few as it "
              "needs");
@@ -123,9 +126,16 @@ class JobsVerb final : public Verb {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     std::string text;
     for (const JobPolicyRow& row : job_policies()) {
-      rows.push_back({{"policy", row.name}, {"rule", row.rule}, {"preempts", row.preempts}, {"source", row.source}});
-      text +=
-          fmt::format("  {:<8}{}{}\n          {}\n", row.name, row.rule, row.preempts ? " (preempts)" : "", row.source);
+      rows.push_back({{"policy", row.name},
+                      {"rule", row.rule},
+                      {"preempts", row.preempts},
+                      {"elastic", row.elastic},
+                      {"source", row.source}});
+      text += fmt::format("  {:<8}{}{}\n          {}\n", row.name, row.rule,
+                          row.elastic    ? " (elastic)"
+                          : row.preempts ? " (preempts)"
+                                         : "",
+                          row.source);
     }
     answer(flags_, {{"policies", rows}}, wrapped(text, output_columns()));
     return status_fine;

@@ -10,9 +10,6 @@
 
 namespace orrery {
 
-/// Speed of a job that runs as its workload file says; others are parts of it.
-inline constexpr std::int64_t full_speed = 10'000;
-
 /// What changes a job's time on the cluster, beside the policy.
 struct JobCosts {
   Microseconds restart = 0;  ///< GPUs are held without progress so long when a stopped job goes on
@@ -28,6 +25,7 @@ struct JobProgress {
   JobPhase phase = JobPhase::not_yet;
   std::int64_t work_left = 0;  ///< microseconds of `run` x full_speed
   Microseconds restart_left = 0;
+  std::uint32_t gpus = 0;  ///< that it holds
   std::int64_t speed = full_speed;
   Microseconds since = 0;  ///< up to here `work_left`, `restart_left`, `used` and `lost` are counted
   Microseconds first_start = -1;  ///< -1: never
@@ -67,8 +65,14 @@ class ClusterState {
   /// When a running job ends if it keeps its GPUs.
   [[nodiscard]] Microseconds end_of(JobNumber) const;
 
-  /// Gives a waiting job its GPUs; false where the rule of places finds none.
-  bool start(JobNumber);
+  /// Whether a running job has not yet come to work since it got its GPUs.
+  [[nodiscard]] bool restarting(JobNumber) const;
+  [[nodiscard]] const JobCosts& costs() const { return costs_; }
+
+  /// Gives a waiting job GPUs; false where the rule of places finds none. Requires one of speeds_of(job).
+  bool start(JobNumber, const JobSpeed&);
+  /// The same for the GPUs that its row names.
+  bool start(JobNumber j) { return start(j, {jobs_[j].gpus, full_speed}); }
   /// Takes the GPUs of a running job, which then waits.
   void stop(JobNumber);
 

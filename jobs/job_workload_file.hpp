@@ -18,7 +18,7 @@ namespace orrery {
 /// A file that is not of a known form, or breaks it, gives diagnostics. A row that cannot be used is listed in `doubts`
 /// and left out. Times count from the first submission where the file has dates, otherwise they are the file's.
 ///
-/// Codes: jobs.form  jobs.column  jobs.none  csv.quote, and those of TOML files
+/// Codes: jobs.form  jobs.column  jobs.none  jobs.speeds  csv.quote, and those of TOML files
 [[nodiscard]] std::optional<JobWorkload> parse_job_workload(std::string text, const std::string& file, Diagnostics&);
 [[nodiscard]] std::optional<JobWorkload> read_job_workload(const std::filesystem::path&, Diagnostics&);
 

@@ -29,9 +29,14 @@ TEST_CASE("figures of two jobs on one GPU", "[unit][jobs]") {
 }
 
 TEST_CASE("a job that wants less than its share is compared with its own run", "[unit][jobs]") {
-  CHECK(finish_time_fairness(20, 10, 1, 2, 8) == 2.0);  // share 4
-  CHECK(finish_time_fairness(20, 10, 8, 2, 8) == 1.0);  // share 4 of 8: alone 20 s
-  CHECK(finish_time_fairness(5, 0, 8, 2, 8) == 1.0);
+  std::vector<ClusterJob> jobs = workload_of({{0, 10, 1}, {0, 10, 8}, {0, 0, 8}}).jobs;
+  CHECK(finish_time_fairness(20, jobs[0], 2, 8) == 2.0);  // share 4
+  CHECK(finish_time_fairness(20, jobs[1], 2, 8) == 1.0);  // share 4 of 8: alone 20 s
+  CHECK(finish_time_fairness(5, jobs[2], 2, 8) == 1.0);
+  // An elastic job takes the best of its share of 4: half its speed on 8, so 20 s; with a share of 1, 10 / 0.2 s x 2.
+  jobs[1].speeds = {{2, 2000}, {4, 5000}, {8, 10000}};
+  CHECK(finish_time_fairness(20, jobs[1], 2, 8) == 1.0);
+  CHECK(finish_time_fairness(20, jobs[1], 8, 8) == 0.2);
 }
 
 TEST_CASE("no job has figures of zero, and the 99th percentile of 100 jobs is the 99th", "[unit][jobs]") {

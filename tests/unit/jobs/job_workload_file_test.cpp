@@ -148,6 +148,19 @@ TEST_CASE("Orrery's own workload", "[unit][jobs]") {
   CHECK(w.jobs[0].end == JobEnd::failed);
 }
 
+TEST_CASE("speeds of an elastic job are parts of that on its own GPUs", "[unit][jobs]") {
+  const std::string job = "schema = 1\n[[job]]\nname = \"a\"\nsubmit = \"0 s\"\nrun = \"1 h\"\ngpus = 4\n";
+  const JobWorkload w = read(job + "speed_gpus = [1, 4, 8]\nspeeds = [2.0, 6.0, 9.0]\n");
+  CHECK(w.jobs[0].speeds == std::vector<JobSpeed>{{1, 3333}, {4, 10000}, {8, 15000}});
+  CHECK(refusal(job + "speed_gpus = [1, 4]\nspeeds = [2.0]\n").find("have different lengths [jobs.speeds]") !=
+        std::string::npos);
+  CHECK(refusal(job + "speed_gpus = [1, 8]\nspeeds = [2.0, 3.0]\n").find("the job's gpus among them [jobs.speeds]") !=
+        std::string::npos);
+  CHECK(refusal(job + "speed_gpus = [1, 4]\nspeeds = [1e-9, 3.0]\n").find("out of proportion [jobs.speeds]") !=
+        std::string::npos);
+  CHECK(refusal(job + "speeds = [1.0]\n").find("[file.missing-key]") != std::string::npos);
+}
+
 TEST_CASE("a file of no known form, or without jobs, is refused", "[error][jobs]") {
   CHECK(refusal("a,b\n1,2\n").find("the first line names the columns of no known workload [jobs.form]") !=
         std::string::npos);
