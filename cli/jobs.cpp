@@ -17,6 +17,7 @@
 #include "core/base/units_text.hpp"
 #include "jobs/job_drawings.hpp"
 #include "jobs/job_workload_file.hpp"
+#include "jobs/measured_speed.hpp"
 #include "jobs/philly_like.hpp"
 
 namespace orrery {
@@ -80,6 +81,8 @@ class JobsVerb final : public Verb {
              "needs");
     c.option("--restart", restart_, "time for which a stopped job holds its GPUs before it goes on (\"30 s\")");
     c.option("--scattered", scattered_, "a job on more nodes than it needs takes so many times as long (1 to 100)");
+    c.option("--tables", tables_, "folder of measured speeds, for workloads of Sia's form (docs/jobs.md)");
+    c.option("--tables-type", tables_type_, "type of GPU in --tables, as in placements-TYPE.csv");
     c.flag("--leave-out-large", leave_out_large_, "leave out jobs that want more GPUs than there are");
     c.option("--count", count_, "jobs of philly-like", {1, 10'000'000});
     c.option("--seed", seed_, "of philly-like", {});
@@ -189,7 +192,23 @@ class JobsVerb final : public Verb {
       require_none(d);
       a.workload = std::move(*read);
     }
+    measure(a);
     leave_out_large(a);
+  }
+
+  /// Runs and speeds of Sia's jobs come from tables.
+  void measure(JobsAnswer& a) const {
+    if ((a.workload.format == "sia") != tables_.has_value()) {
+      refuse("jobs.tables", tables_ ? "--tables goes with workloads of Sia's form" : "these jobs have no runs",
+             {"Sia's jobs name an application; --tables FOLDER has a folder for each, with its speeds."});
+    }
+    if (!tables_) return;
+    std::uint64_t gpus = 0;
+    for (const std::uint32_t node : a.options.gpus_of_nodes) gpus += node;
+    Diagnostics d;
+    add_measured_speeds(a.workload, *tables_, tables_type_, static_cast<std::uint32_t>(gpus), d);
+    require_none(d);
+    if (a.workload.jobs.empty()) refuse("jobs.none", "no job was measured on its GPUs");
   }
 
   /// Jobs that can never run are a mistake, or left out where that is wanted.
@@ -239,9 +258,9 @@ class JobsVerb final : public Verb {
     file.close();
   }
 
-  std::optional<std::string> workload_, on_, svg_, trace_;
+  std::optional<std::string> workload_, on_, svg_, trace_, tables_;
   std::optional<std::uint32_t> nodes_, per_node_, count_, seed_;
-  std::string policy_ = "fifo", places_ = "packed", restart_ = "0 s", scattered_ = "1";
+  std::string policy_ = "fifo", places_ = "packed", restart_ = "0 s", scattered_ = "1", tables_type_ = "aws";
   bool leave_out_large_ = false, list_ = false, each_ = false;
   CommonFlags flags_;
   Progress progress_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,9 @@ struct ClusterJob {
   JobEnd end = JobEnd::completed;
   /// Numbers of GPUs on which it can run, ascending, `gpus` with `full_speed` among them. Empty: it is rigid.
   std::vector<JobSpeed> speeds = {};
+  std::string application = {};  ///< what it trains, where speeds come from tables
+  Microseconds startup = 0;      ///< its GPUs are held without progress so long at first
+  std::optional<Microseconds> restart = {};  ///< and when it goes on after a stop, in place of JobCosts::restart
   Position at = {};  ///< its row in the file
   friend bool operator==(const ClusterJob&, const ClusterJob&) = default;
 };

@@ -6,9 +6,13 @@
 
 namespace orrery {
 
-ClusterState::ClusterState(const JobWorkload& workload, std::vector<std::uint32_t> gpus_of_nodes, PlaceRule rule,
+ClusterState::ClusterState(const JobWorkload& workload, const std::vector<std::uint32_t>& gpus_of_nodes, PlaceRule rule,
                            JobCosts costs)
-    : jobs_(workload.jobs), pool_(std::move(gpus_of_nodes)), rule_(rule), costs_(costs) {
+    : jobs_(workload.jobs),
+      pool_(gpus_of_nodes),
+      rule_(rule),
+      costs_(costs),
+      node_gpus_(*std::max_element(gpus_of_nodes.begin(), gpus_of_nodes.end())) {
   progress_.resize(jobs_.size());
   running_at_.resize(jobs_.size());
   for (std::size_t j = 0; j < jobs_.size(); ++j) progress_[j].work_left = jobs_[j].run * full_speed;
@@ -86,7 +90,7 @@ bool ClusterState::start(JobNumber j, const JobSpeed& on) {
   const bool scattered = p.places.size() > pool_.least_nodes(on.gpus);
   p.speed = scattered ? std::max<std::int64_t>(1, on.speed * costs_.scattered_speed / full_speed) : on.speed;
   // A stop in the middle of a restart makes the restart begin again.
-  p.restart_left = p.stops > 0 ? costs_.restart : 0;
+  p.restart_left = p.stops > 0 ? restart_of(j) : jobs_[j].startup;
   p.since = p.started = now_;
   if (p.first_start < 0) p.first_start = now_;
   running_at_[j] = static_cast<std::uint32_t>(running_.size());

@@ -49,7 +49,7 @@ struct JobStretch {
 /// The cluster at an instant: what a policy sees, and what it may do.
 class ClusterState {
  public:
-  ClusterState(const JobWorkload&, std::vector<std::uint32_t> gpus_of_nodes, PlaceRule, JobCosts);
+  ClusterState(const JobWorkload&, const std::vector<std::uint32_t>& gpus_of_nodes, PlaceRule, JobCosts);
 
   [[nodiscard]] Microseconds now() const { return now_; }
   [[nodiscard]] const ClusterJob& job(JobNumber j) const { return jobs_[j]; }
@@ -67,7 +67,9 @@ class ClusterState {
 
   /// Whether a running job has not yet come to work since it got its GPUs.
   [[nodiscard]] bool restarting(JobNumber) const;
-  [[nodiscard]] const JobCosts& costs() const { return costs_; }
+  [[nodiscard]] Microseconds restart_of(JobNumber j) const { return jobs_[j].restart.value_or(costs_.restart); }
+  /// GPUs of the largest node.
+  [[nodiscard]] std::uint32_t node_gpus() const { return node_gpus_; }
 
   /// Gives a waiting job GPUs; false where the rule of places finds none. Requires one of speeds_of(job).
   bool start(JobNumber, const JobSpeed&);
@@ -100,6 +102,7 @@ class ClusterState {
   NodePool pool_;
   PlaceRule rule_;
   JobCosts costs_;
+  std::uint32_t node_gpus_;
   Microseconds now_ = 0;
   std::vector<JobProgress> progress_;
   std::vector<JobNumber> running_;

@@ -49,7 +49,7 @@ const WorkloadForm* form_of(const CsvRow& header) {
   const auto has = [&](std::string_view column) {
     return std::any_of(header.begin(), header.end(), [&](const CsvCell& c) { return c.text == column; });
   };
-  for (const WorkloadForm* form : {&tiresias_form(), &philly_form(), &helios_form(), &slurm_form()}) {
+  for (const WorkloadForm* form : {&tiresias_form(), &philly_form(), &helios_form(), &sia_form(), &slurm_form()}) {
     if (std::all_of(form->columns.begin(), form->columns.begin() + static_cast<std::ptrdiff_t>(form->telling), has)) {
       return form;
     }
@@ -63,7 +63,7 @@ const WorkloadForm* checked_form(const Origin& origin, const CsvRow& header, Dia
   if (form == nullptr) {
     d.error_at(origin, header.front().at, "jobs.form", "the first line names the columns of no known workload",
                {"Known: Orrery's TOML ([[job]]), Tiresias (num_gpu, submit_time, duration), Philly (timestamp,",
-                "num_gpus), Helios and Acme (gpu_num, submit_time, start_time, end_time), sacct -P (JobID, AllocTRES)."});
+                "num_gpus), Helios and Acme (gpu_num, submit_time, start_time, end_time), Sia (application, num_replicas), sacct -P (JobID, AllocTRES)."});
     return nullptr;
   }
   for (const std::string_view column : form->columns) {

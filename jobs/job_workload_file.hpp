@@ -13,7 +13,7 @@
 namespace orrery {
 
 /// Reads the jobs of a workload file. Its form is known by its first line (docs/jobs.md): Orrery's own TOML, the CSV of
-/// Tiresias, of Philly, or of Helios and Acme, or what `sacct -P` prints.
+/// Tiresias, of Philly, or of Helios and Acme, Sia's, or what `sacct -P` prints.
 ///
 /// A file that is not of a known form, or breaks it, gives diagnostics. A row that cannot be used is listed in `doubts`
 /// and left out. Times count from the first submission where the file has dates, otherwise they are the file's.
@@ -54,6 +54,7 @@ struct WorkloadForm {
 [[nodiscard]] const WorkloadForm& tiresias_form();
 [[nodiscard]] const WorkloadForm& philly_form();
 [[nodiscard]] const WorkloadForm& helios_form();
+[[nodiscard]] const WorkloadForm& sia_form();  ///< its jobs have no run (add_measured_speeds)
 [[nodiscard]] const WorkloadForm& slurm_form();
 
 /// Orrery's own form. Codes: those of TOML files.

@@ -154,7 +154,26 @@ ReadRow read_slurm(const WorkloadRow& row) {
   return read;
 }
 
+ReadRow read_sia(const WorkloadRow& row) {
+  std::string why;
+  ClusterJob job;
+  job.name = text_or(row["name"], row);
+  job.application = row["application"];
+  const auto gpus = gpus_in(row["num_replicas"], why);
+  if (!gpus) return left_out(why);
+  const auto submit = seconds_in(row["time"]);
+  if (!submit || *submit < 0) return left_out("time is no time");
+  job.gpus = *gpus;
+  job.submit = *submit;
+  return {job, {}};
+}
+
 }  // namespace
+
+const WorkloadForm& sia_form() {
+  static const WorkloadForm form{"sia", {"application", "num_replicas", "time", "name"}, 2, false, read_sia};
+  return form;
+}
 
 const WorkloadForm& tiresias_form() {
   static const WorkloadForm form{"tiresias", {"num_gpu", "submit_time", "duration"}, 1, false, read_tiresias};

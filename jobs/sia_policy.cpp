@@ -21,7 +21,8 @@ double sia_restart_factor(double age_s, double restarts, double restart_s) {
 
 namespace {
 
-/// Decides at whole minutes. The program is solved exactly. A job that restarts keeps its GPUs.
+/// Decides at whole minutes. The program is solved exactly. Elastic jobs get powers of two within a node, and whole
+/// nodes. A job that restarts keeps its GPUs.
 class Sia final : public JobPolicy {
  public:
   void submitted(const ClusterState&, JobNumber j) override { there_.insert(j); }
@@ -68,8 +69,14 @@ class Sia final : public JobPolicy {
   /// What the job holds now comes first, since the first of equal choices is taken; 0 GPUs is none.
   static std::vector<JobSpeed> speeds_here(const ClusterState& state, JobNumber j) {
     std::vector<JobSpeed> out = speeds_of(state.job(j));
-    out.erase(std::remove_if(out.begin(), out.end(), [&](const JobSpeed& s) { return s.gpus > state.gpus(); }),
-              out.end());
+    if (!state.job(j).speeds.empty()) {
+      const std::uint32_t node = state.node_gpus();
+      const auto odd = [&](const JobSpeed& s) {
+        const bool power = s.gpus < node && (s.gpus & (s.gpus - 1)) == 0;
+        return s.gpus > state.gpus() || (!power && s.gpus % node != 0);
+      };
+      if (!std::all_of(out.begin(), out.end(), odd)) out.erase(std::remove_if(out.begin(), out.end(), odd), out.end());
+    }
     out.insert(out.begin(), JobSpeed{0, 0});
     const std::uint32_t held = state.progress(j).gpus;
     std::stable_partition(out.begin(), out.end(), [held](const JobSpeed& s) { return s.gpus == held; });
@@ -82,7 +89,7 @@ class Sia final : public JobPolicy {
     std::int64_t least = 0;
     for (const JobSpeed& s : speeds) least = s.gpus > 0 && (least == 0 || s.speed < least) ? s.speed : least;
     const double factor = sia_restart_factor(seconds_of(state.now() - state.job(j).submit), p.stops,
-                                             seconds_of(state.costs().restart));
+                                             seconds_of(state.restart_of(j)));
     std::vector<CostedChoice> out;
     for (const JobSpeed& s : speeds) {
       const bool changes = p.phase == JobPhase::running && s.gpus != p.gpus;
