@@ -67,7 +67,7 @@ class JobsVerb final : public Verb {
 
   void declare(Command& c) override {
     c.positional("WORKLOAD", workload_,
-                 "a file of jobs: Orrery's TOML, Tiresias's, Philly's, or Helios's and Acme's CSV, or what sacct -P "
+                 "a file of jobs: Orrery's TOML, Tiresias's, Philly's, Helios's, Acme's or Sia's CSV, or what sacct -P "
                  "prints; or philly-like, which makes --count jobs");
     c.option("--on", on_, "the cluster: a name, a .toml file, or as h200:8x4");
     c.option("--nodes", nodes_, "in place of --on: nodes, all alike", {1, 1'000'000});

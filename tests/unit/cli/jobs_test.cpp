@@ -83,7 +83,7 @@ TEST_CASE("rows that cannot be used are listed with their lines", "[unit][cli]")
 TEST_CASE("jobs.policy, jobs.cluster, jobs.workload, jobs.too-large: what cannot be played", "[error]") {
   CHECK(refused(example + "--policy fofo") ==
         "error: --policy: \"fofo\" is no policy [jobs.policy]\n"
-        "  Near: fifo. Known: fifo, fjf, sjf, lpjf, srtf, srsf, easy, las, 2d-las, and all.\n");
+        "  Near: fifo. Known: fifo, fjf, sjf, lpjf, srtf, srsf, easy, sia, las, 2d-las, and all.\n");
   CHECK(refused(example + "--policy fifo,fifo") == "error: --policy names fifo twice [jobs.policy]\n");
   CHECK(refused("jobs x.csv") ==
         "error: a cluster is needed, by --on or by --nodes [jobs.cluster]\n"
@@ -97,5 +97,8 @@ TEST_CASE("jobs.policy, jobs.cluster, jobs.workload, jobs.too-large: what cannot
         "  --leave-out-large plays the others.\n");
   CHECK(refused(example + "--restart 5") ==
         "error: --restart: \"5\" is no time from 0 s to 100000 s [cli.amount]\n  \"30 s\" and \"2 min\" are right.\n");
+  CHECK(refused(example + "--tables x") ==
+        "error: --tables goes with workloads of Sia's form [jobs.tables]\n"
+        "  Sia's jobs name an application; --tables FOLDER has a folder for each, with its speeds.\n");
   CHECK(refused(example + "--seed 3") == "error: --count and --seed go with philly-like [cli.flags]\n");
 }
