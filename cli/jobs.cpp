@@ -194,6 +194,11 @@ class JobsVerb final : public Verb {
     }
     measure(a);
     leave_out_large(a);
+    if (last_end_s(a.workload, a.options.costs) > latest_end_s) {
+      refuse("jobs.too-long", "the jobs take too long together",
+             {fmt::format("One by one they would take {:.3g} s; at most {:g} s can be played.",
+                          last_end_s(a.workload, a.options.costs), latest_end_s)});
+    }
   }
 
   /// Runs and speeds of Sia's jobs come from tables.

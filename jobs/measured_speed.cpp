@@ -111,7 +111,7 @@ std::vector<JobSpeed> measured_speeds(const MeasuredJob& job, std::uint32_t gpus
     const bool whole = g % job.node_gpus == 0, power = g < job.node_gpus && (g & (g - 1)) == 0;
     if (!whole && !power && g != gpus) continue;
     const std::optional<double> time = g == gpus ? run : measured_time(job, g);
-    if (time) out.push_back({g, std::max<std::int64_t>(1, std::llround(full_speed * *run / *time))});
+    if (time && *time > 0.0) out.push_back({g, std::llround(std::clamp(full_speed * *run / *time, 1.0, 1e8))});
   }
   return out;
 }

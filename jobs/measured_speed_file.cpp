@@ -11,9 +11,12 @@
 namespace orrery {
 namespace {
 
-/// The cells of some columns of a table as positive numbers; a mistake is a diagnostic.
+/// No column but those of gradients has larger numbers, and whole ones below it fit into 64 bits.
+constexpr double most_usual = 1e9;
+
+/// The cells of some columns of a table as numbers from 0 to `most`; a mistake is a diagnostic.
 std::vector<std::vector<double>> numbers(const std::filesystem::path& file, const std::vector<std::string>& columns,
-                                         Diagnostics& d) {
+                                         double most, Diagnostics& d) {
   const std::optional<std::string> text = read_text(file, d);
   if (!text) return {};
   const Origin origin{file.string(), *text, {}};
@@ -39,7 +42,7 @@ std::vector<std::vector<double>> numbers(const std::filesystem::path& file, cons
         const auto read = std::from_chars(cell.data(), cell.data() + cell.size(), value);
         if (read.ec != std::errc{} || read.ptr != cell.data() + cell.size()) value = -1.0;
       }
-      if (!(value >= 0.0) || !std::isfinite(value) || value > 1e30) {
+      if (!(value >= 0.0) || value > most) {
         d.error_at(origin, rows[r].front().at, "jobs.tables", fmt::format("{} is no number", rows.front()[i].text));
         return {};
       }
@@ -95,9 +98,9 @@ std::optional<MeasuredJob> read_measured_job(const std::filesystem::path& folder
   const std::size_t before = d.size();
   MeasuredJob job;
   const auto placed = numbers(folder / fmt::format("placements-{}.csv", type),
-                              {"placement", "local_bsz", "step_time", "sync_time"}, d);
+                              {"placement", "local_bsz", "step_time", "sync_time"}, most_usual, d);
   const auto scaled = numbers(folder / fmt::format("scalability-{}.csv", type),
-                              {"num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time"}, d);
+                              {"num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time"}, most_usual, d);
   for (const auto& row : placed) {
     for (auto p = static_cast<std::uint64_t>(row[0]); p > 0; p /= 10) {
       job.node_gpus = std::max(job.node_gpus, static_cast<std::uint32_t>(p % 10));
@@ -105,17 +108,17 @@ std::optional<MeasuredJob> read_measured_job(const std::filesystem::path& folder
   }
   for (const auto& row : placed) {
     const std::uint32_t gpus = packed_gpus(static_cast<std::uint64_t>(row[0]), job.node_gpus);
-    if (gpus > 0) job.by_gpus[gpus].push_back({row[1], row[2], row[3]});
+    if (gpus > 0 && row[1] > 0.0) job.by_gpus[gpus].push_back({row[1], row[2], row[3]});
   }
   for (const auto& row : scaled) {
     const auto gpus = static_cast<std::uint32_t>(row[1]);
-    if (gpus > 0 && row[0] * job.node_gpus == row[1]) job.by_gpus[gpus].push_back({row[2], row[3], row[4]});
+    if (gpus > 0 && row[2] > 0.0 && row[0] * job.node_gpus == row[1]) job.by_gpus[gpus].push_back({row[2], row[3], row[4]});
   }
   sort_steps(job);
   const auto files = validations(folder);
   for (const auto& [batch, file] : files) {
     std::vector<MeasuredJob::Gradient> rows;
-    for (const auto& row : numbers(file, {"progress", "grad_sqr", "grad_var"}, d)) {
+    for (const auto& row : numbers(file, {"progress", "grad_sqr", "grad_var"}, 1e30, d)) {
       rows.push_back({row[0], row[1], row[2]});
     }
     job.gradients.emplace_back(batch, std::move(rows));

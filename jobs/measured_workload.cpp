@@ -47,8 +47,10 @@ void add_measured_speeds(JobWorkload& w, const std::filesystem::path& tables, co
     if (fresh && plain) app->second = read_measured_job(tables / job.application, type, d);
     const ApplicationCosts costs = costs_of(job.application);
     if (app->second) {
+      constexpr auto longest_s = static_cast<double>(longest_time / microseconds_per_second);
       const auto [at, first] = measured.try_emplace({job.application, job.gpus});
       if (first) at->second.speeds = measured_speeds(*app->second, job.gpus, most, at->second.run_s);
+      if (!(at->second.run_s * costs.slowdown <= longest_s)) at->second = {};
       job.speeds = at->second.speeds;
       job.run = std::llround(at->second.run_s * costs.slowdown * static_cast<double>(microseconds_per_second));
     }

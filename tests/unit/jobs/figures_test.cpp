@@ -39,6 +39,15 @@ TEST_CASE("a job that wants less than its share is compared with its own run", "
   CHECK(finish_time_fairness(20, jobs[1], 8, 8) == 0.2);
 }
 
+TEST_CASE("the last end is that of jobs one by one, each as slowly as it can", "[unit][jobs]") {
+  JobWorkload w = workload_of({{0, 10, 1}, {2, 4, 2}});
+  w.jobs[1].speeds = {{1, 2500}, {2, 10000}, {4, 15000}};
+  JobCosts costs;
+  costs.scattered_speed = full_speed / 2;
+  CHECK(last_end_s(w, costs) == Approx(2 + 10 * 2 + 4 * 4 * 2));
+  CHECK(last_end_s({}, costs) == 0.0);
+}
+
 TEST_CASE("no job has figures of zero, and the 99th percentile of 100 jobs is the 99th", "[unit][jobs]") {
   CHECK(job_figures({}, {}).mean_completion == 0.0);
   std::vector<ShortJob> jobs;
