@@ -63,7 +63,8 @@ const WorkloadForm* checked_form(const Origin& origin, const CsvRow& header, Dia
   if (form == nullptr) {
     d.error_at(origin, header.front().at, "jobs.form", "the first line names the columns of no known workload",
                {"Known: Orrery's TOML ([[job]]), Tiresias (num_gpu, submit_time, duration), Philly (timestamp,",
-                "num_gpus), Helios and Acme (gpu_num, submit_time, start_time, end_time), Sia (application, num_replicas), sacct -P (JobID, AllocTRES)."});
+                "num_gpus), Helios and Acme (gpu_num, submit_time, start_time, end_time), Sia (application,",
+                "num_replicas), sacct -P (JobID, AllocTRES)."});
     return nullptr;
   }
   for (const std::string_view column : form->columns) {
