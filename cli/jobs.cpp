@@ -16,8 +16,9 @@
 #include "core/base/nearest.hpp"
 #include "core/base/units_text.hpp"
 #include "jobs/job_drawings.hpp"
+#include "jobs/job_workload_file.hpp"
+#include "jobs/measured_speed.hpp"
 #include "jobs/philly_like.hpp"
-#include "jobs/workload_file.hpp"
 
 namespace orrery {
 namespace {
@@ -31,13 +32,15 @@ std::vector<std::string> policy_names() {
   return names;
 }
 
-/// Names between commas; "all" is every policy.
+/// Names between commas; "all" is every policy for rigid jobs.
 std::vector<const JobPolicyRow*> policies_of(const std::string& list) {
   std::vector<const JobPolicyRow*> out;
   for (std::string_view rest = list;;) {
     const std::string name(rest.substr(0, rest.find(',')));
     if (name == "all") {
-      for (const JobPolicyRow& row : job_policies()) out.push_back(&row);
+      for (const JobPolicyRow& row : job_policies()) {
+        if (!row.elastic) out.push_back(&row);
+      }
     } else if (const JobPolicyRow* row = find_job_policy(name)) {
       out.push_back(row);
     } else {
@@ -64,19 +67,22 @@ class JobsVerb final : public Verb {
 
   void declare(Command& c) override {
     c.positional("WORKLOAD", workload_,
-                 "a file of jobs: Orrery's TOML, Tiresias's, Philly's, or Helios's and Acme's CSV, or what sacct -P "
+                 "a file of jobs: Orrery's TOML, Tiresias's, Philly's, Helios's, Acme's or Sia's CSV, or what sacct -P "
                  "prints; or philly-like, which makes --count jobs");
     c.option("--on", on_, "the cluster: a name, a .toml file, or as h200:8x4");
     c.option("--nodes", nodes_, "in place of --on: nodes, all alike", {1, 1'000'000});
     c.option("--gpus-per-node", per_node_, "GPUs of each node, with --nodes", {1, 1024});
     c.option("--gpus", flags_.gpus, "GPUs of the cluster, in place of its own number", {1, 1'000'000});
     c.option("--policy", policy_,
-             fmt::format("{}, or all; several with commas between them", fmt::join(policy_names(), ", ")));
+             fmt::format("{}, or all that are not elastic; several with commas between them",
+                         fmt::join(policy_names(), ", ")));
     c.choice("--places", places_, {"packed", "consolidated"},
              "packed: a job takes as few nodes as are free for it; consolidated: it waits until it has as few as it "
              "needs");
     c.option("--restart", restart_, "time for which a stopped job holds its GPUs before it goes on (\"30 s\")");
     c.option("--scattered", scattered_, "a job on more nodes than it needs takes so many times as long (1 to 100)");
+    c.option("--tables", tables_, "folder of measured speeds, for workloads of Sia's form (docs/jobs.md)");
+    c.option("--tables-type", tables_type_, "type of GPU in --tables, as in placements-TYPE.csv");
     c.flag("--leave-out-large", leave_out_large_, "leave out jobs that want more GPUs than there are");
     c.option("--count", count_, "jobs of philly-like", {1, 10'000'000});
     c.option("--seed", seed_, "of philly-like", {});
@@ -114,7 +120,7 @@ class JobsVerb final : public Verb {
       return interrupted_status();
     }
     draw(a);
-    answer(flags_, jobs_json(a, each_), jobs_text(a));
+    answer(flags_, jobs_json(a, each_), wrapped(jobs_text(a), output_columns()));
     return status_fine;
   }
 
@@ -123,11 +129,18 @@ class JobsVerb final : public Verb {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     std::string text;
     for (const JobPolicyRow& row : job_policies()) {
-      rows.push_back({{"policy", row.name}, {"rule", row.rule}, {"preempts", row.preempts}, {"source", row.source}});
-      text +=
-          fmt::format("  {:<8}{}{}\n          {}\n", row.name, row.rule, row.preempts ? " (preempts)" : "", row.source);
+      rows.push_back({{"policy", row.name},
+                      {"rule", row.rule},
+                      {"preempts", row.preempts},
+                      {"elastic", row.elastic},
+                      {"source", row.source}});
+      text += fmt::format("  {:<8}{}{}\n          {}\n", row.name, row.rule,
+                          row.elastic    ? " (elastic)"
+                          : row.preempts ? " (preempts)"
+                                         : "",
+                          row.source);
     }
-    answer(flags_, {{"policies", rows}}, text);
+    answer(flags_, {{"policies", rows}}, wrapped(text, output_columns()));
     return status_fine;
   }
 
@@ -175,11 +188,32 @@ class JobsVerb final : public Verb {
     } else {
       if (count_ || seed_) refuse("cli.flags", "--count and --seed go with philly-like");
       Diagnostics d;
-      std::optional<JobWorkload> read = read_workload(*workload_, d);
+      std::optional<JobWorkload> read = read_job_workload(*workload_, d);
       require_none(d);
       a.workload = std::move(*read);
     }
+    measure(a);
     leave_out_large(a);
+    if (last_end_s(a.workload, a.options.costs) > latest_end_s) {
+      refuse("jobs.too-long", "the jobs take too long together",
+             {fmt::format("One by one they would take {:.3g} s; at most {:g} s can be played.",
+                          last_end_s(a.workload, a.options.costs), latest_end_s)});
+    }
+  }
+
+  /// Runs and speeds of Sia's jobs come from tables.
+  void measure(JobsAnswer& a) const {
+    if ((a.workload.format == "sia") != tables_.has_value()) {
+      refuse("jobs.tables", tables_ ? "--tables goes with workloads of Sia's form" : "these jobs have no runs",
+             {"Sia's jobs name an application; --tables FOLDER has a folder for each, with its speeds."});
+    }
+    if (!tables_) return;
+    std::uint64_t gpus = 0;
+    for (const std::uint32_t node : a.options.gpus_of_nodes) gpus += node;
+    Diagnostics d;
+    add_measured_speeds(a.workload, *tables_, tables_type_, static_cast<std::uint32_t>(gpus), d);
+    require_none(d);
+    if (a.workload.jobs.empty()) refuse("jobs.none", "no job was measured on its GPUs");
   }
 
   /// Jobs that can never run are a mistake, or left out where that is wanted.
@@ -229,9 +263,9 @@ class JobsVerb final : public Verb {
     file.close();
   }
 
-  std::optional<std::string> workload_, on_, svg_, trace_;
+  std::optional<std::string> workload_, on_, svg_, trace_, tables_;
   std::optional<std::uint32_t> nodes_, per_node_, count_, seed_;
-  std::string policy_ = "fifo", places_ = "packed", restart_ = "0 s", scattered_ = "1";
+  std::string policy_ = "fifo", places_ = "packed", restart_ = "0 s", scattered_ = "1", tables_type_ = "aws";
   bool leave_out_large_ = false, list_ = false, each_ = false;
   CommonFlags flags_;
   Progress progress_;

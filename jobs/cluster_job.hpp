@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,7 +9,7 @@
 
 namespace orrery {
 
-// Many jobs on one cluster. A workload file gives jobs (read_workload), a policy decides which of them run where
+// Many jobs on one cluster. A workload file gives jobs (read_job_workload), a policy decides which of them run where
 // (JobPolicy), and simulate_jobs() plays all of it event by event. Times are whole microseconds, so that results are
 // exact: the same input gives the same history, and the GPU time of jobs adds up to that of nodes.
 
@@ -25,6 +26,16 @@ __extension__ using GpuMicroseconds = __int128;
   return static_cast<double>(t) / static_cast<double>(microseconds_per_second);
 }
 
+/// Speed of a job on the GPUs that its row names. Other speeds are parts of it, or multiples.
+inline constexpr std::int64_t full_speed = 10'000;
+
+/// How fast a job works on some number of GPUs.
+struct JobSpeed {
+  std::uint32_t gpus = 1;
+  std::int64_t speed = full_speed;  ///< at least 1
+  friend bool operator==(const JobSpeed&, const JobSpeed&) = default;
+};
+
 /// How a job ended where it was recorded. Failed and cancelled jobs hold most of the GPU time of some clusters, so they
 /// are simulated to their recorded end like all others.
 enum class JobEnd : std::uint8_t { completed, failed, cancelled };
@@ -36,9 +47,17 @@ struct ClusterJob {
   Microseconds run = 0;     ///< on `gpus` GPUs without interruption
   std::uint32_t gpus = 1;
   JobEnd end = JobEnd::completed;
+  /// Numbers of GPUs on which it can run, ascending, `gpus` with `full_speed` among them. Empty: it is rigid.
+  std::vector<JobSpeed> speeds = {};
+  std::string application = {};  ///< what it trains, where speeds come from tables
+  Microseconds startup = 0;      ///< its GPUs are held without progress so long at first
+  std::optional<Microseconds> restart = {};  ///< and when it goes on after a stop, in place of JobCosts::restart
   Position at = {};  ///< its row in the file
   friend bool operator==(const ClusterJob&, const ClusterJob&) = default;
 };
+
+/// The speeds of a job, of a rigid one that on `gpus` alone.
+[[nodiscard]] std::vector<JobSpeed> speeds_of(const ClusterJob&);
 
 /// A row of a workload file that is left out, or used with a doubt, and why.
 struct DoubtfulRow {

@@ -6,9 +6,13 @@
 
 namespace orrery {
 
-ClusterState::ClusterState(const JobWorkload& workload, std::vector<std::uint32_t> gpus_of_nodes, PlaceRule rule,
+ClusterState::ClusterState(const JobWorkload& workload, const std::vector<std::uint32_t>& gpus_of_nodes, PlaceRule rule,
                            JobCosts costs)
-    : jobs_(workload.jobs), pool_(std::move(gpus_of_nodes)), rule_(rule), costs_(costs) {
+    : jobs_(workload.jobs),
+      pool_(gpus_of_nodes),
+      rule_(rule),
+      costs_(costs),
+      node_gpus_(*std::max_element(gpus_of_nodes.begin(), gpus_of_nodes.end())) {
   progress_.resize(jobs_.size());
   running_at_.resize(jobs_.size());
   for (std::size_t j = 0; j < jobs_.size(); ++j) progress_[j].work_left = jobs_[j].run * full_speed;
@@ -53,8 +57,8 @@ void ClusterState::count(JobNumber j) {
   const Counted c = after(p, span);
   p.work_left = c.work_left;
   p.restart_left -= c.restart;
-  p.used += static_cast<GpuMicroseconds>(span) * jobs_[j].gpus;
-  p.lost += static_cast<GpuMicroseconds>(c.restart) * jobs_[j].gpus;
+  p.used += static_cast<GpuMicroseconds>(span) * p.gpus;
+  p.lost += static_cast<GpuMicroseconds>(c.restart) * p.gpus;
   p.since = now_;
 }
 
@@ -66,7 +70,7 @@ std::int64_t ClusterState::work_left(JobNumber j) const {
 GpuMicroseconds ClusterState::attained(JobNumber j) const {
   const JobProgress& p = progress_[j];
   const Microseconds span = p.phase == JobPhase::running ? now_ - p.since : 0;
-  return p.used + static_cast<GpuMicroseconds>(span) * jobs_[j].gpus;
+  return p.used + static_cast<GpuMicroseconds>(span) * p.gpus;
 }
 
 Microseconds ClusterState::end_of(JobNumber j) const {
@@ -74,15 +78,19 @@ Microseconds ClusterState::end_of(JobNumber j) const {
   return p.since + p.restart_left + (p.work_left + p.speed - 1) / p.speed;
 }
 
-bool ClusterState::start(JobNumber j) {
+bool ClusterState::restarting(JobNumber j) const { return progress_[j].since + progress_[j].restart_left > now_; }
+
+bool ClusterState::start(JobNumber j, const JobSpeed& on) {
   JobProgress& p = progress_[j];
   ORRERY_ASSERT(p.phase == JobPhase::waiting, j);
-  p.places = pool_.take(jobs_[j].gpus, rule_);
+  p.places = pool_.take(on.gpus, rule_);
   if (p.places.empty()) return false;
   p.phase = JobPhase::running;
-  p.speed = p.places.size() > pool_.least_nodes(jobs_[j].gpus) ? costs_.scattered_speed : full_speed;
+  p.gpus = on.gpus;
+  const bool scattered = p.places.size() > pool_.least_nodes(on.gpus);
+  p.speed = scattered ? std::max<std::int64_t>(1, on.speed * costs_.scattered_speed / full_speed) : on.speed;
   // A stop in the middle of a restart makes the restart begin again.
-  p.restart_left = p.stops > 0 ? costs_.restart : 0;
+  p.restart_left = p.stops > 0 ? restart_of(j) : jobs_[j].startup;
   p.since = p.started = now_;
   if (p.first_start < 0) p.first_start = now_;
   running_at_[j] = static_cast<std::uint32_t>(running_.size());
@@ -99,6 +107,7 @@ void ClusterState::leave(JobNumber j, Event event) {
   pool_.give_back(p.places);
   if (stretches_ != nullptr && now_ > p.started) stretches_->push_back({j, p.started, now_, p.places});
   p.places.clear();
+  p.gpus = 0;
   running_at_[running_.back()] = running_at_[j];
   running_[running_at_[j]] = running_.back();
   running_.pop_back();

@@ -10,9 +10,6 @@
 
 namespace orrery {
 
-/// Speed of a job that runs as its workload file says; others are parts of it.
-inline constexpr std::int64_t full_speed = 10'000;
-
 /// What changes a job's time on the cluster, beside the policy.
 struct JobCosts {
   Microseconds restart = 0;  ///< GPUs are held without progress so long when a stopped job goes on
@@ -28,6 +25,7 @@ struct JobProgress {
   JobPhase phase = JobPhase::not_yet;
   std::int64_t work_left = 0;  ///< microseconds of `run` x full_speed
   Microseconds restart_left = 0;
+  std::uint32_t gpus = 0;  ///< that it holds
   std::int64_t speed = full_speed;
   Microseconds since = 0;  ///< up to here `work_left`, `restart_left`, `used` and `lost` are counted
   Microseconds first_start = -1;  ///< -1: never
@@ -51,7 +49,7 @@ struct JobStretch {
 /// The cluster at an instant: what a policy sees, and what it may do.
 class ClusterState {
  public:
-  ClusterState(const JobWorkload&, std::vector<std::uint32_t> gpus_of_nodes, PlaceRule, JobCosts);
+  ClusterState(const JobWorkload&, const std::vector<std::uint32_t>& gpus_of_nodes, PlaceRule, JobCosts);
 
   [[nodiscard]] Microseconds now() const { return now_; }
   [[nodiscard]] const ClusterJob& job(JobNumber j) const { return jobs_[j]; }
@@ -67,8 +65,16 @@ class ClusterState {
   /// When a running job ends if it keeps its GPUs.
   [[nodiscard]] Microseconds end_of(JobNumber) const;
 
-  /// Gives a waiting job its GPUs; false where the rule of places finds none.
-  bool start(JobNumber);
+  /// Whether a running job has not yet come to work since it got its GPUs.
+  [[nodiscard]] bool restarting(JobNumber) const;
+  [[nodiscard]] Microseconds restart_of(JobNumber j) const { return jobs_[j].restart.value_or(costs_.restart); }
+  /// GPUs of the largest node.
+  [[nodiscard]] std::uint32_t node_gpus() const { return node_gpus_; }
+
+  /// Gives a waiting job GPUs; false where the rule of places finds none. Requires one of speeds_of(job).
+  bool start(JobNumber, const JobSpeed&);
+  /// The same for the GPUs that its row names.
+  bool start(JobNumber j) { return start(j, {jobs_[j].gpus, full_speed}); }
   /// Takes the GPUs of a running job, which then waits.
   void stop(JobNumber);
 
@@ -96,6 +102,7 @@ class ClusterState {
   NodePool pool_;
   PlaceRule rule_;
   JobCosts costs_;
+  std::uint32_t node_gpus_;
   Microseconds now_ = 0;
   std::vector<JobProgress> progress_;
   std::vector<JobNumber> running_;

@@ -6,9 +6,15 @@
 
 namespace orrery {
 
-double finish_time_fairness(double time, double run, double gpus, double mean_crowd, double cluster_gpus) {
-  if (run <= 0.0 || time <= 0.0) return 1.0;
-  return time / (run * std::fmax(1.0, gpus * mean_crowd / cluster_gpus));
+double finish_time_fairness(double time, const ClusterJob& job, double mean_crowd, double cluster_gpus) {
+  if (job.run <= 0 || time <= 0.0) return 1.0;
+  const std::vector<JobSpeed> speeds = speeds_of(job);
+  JobSpeed best = speeds.front();
+  for (const JobSpeed& s : speeds) {
+    if (s.gpus * mean_crowd <= cluster_gpus && s.speed > best.speed) best = s;
+  }
+  const double alone = seconds_of(job.run) * static_cast<double>(full_speed) / static_cast<double>(best.speed);
+  return time / (alone * std::fmax(1.0, best.gpus * mean_crowd / cluster_gpus));
 }
 
 JobFigures job_figures(const JobWorkload& workload, const JobHistory& history) {
@@ -30,8 +36,7 @@ JobFigures job_figures(const JobWorkload& workload, const JobHistory& history) {
     weighted += seconds_of(time) * seconds_of(p.used);
     out.stops += p.stops;
     const double crowd = time > 0 ? static_cast<double>(p.crowd) / static_cast<double>(time) : 0.0;
-    const double rho = finish_time_fairness(seconds_of(time), seconds_of(job.run), job.gpus, crowd,
-                                            static_cast<double>(history.gpus));
+    const double rho = finish_time_fairness(seconds_of(time), job, crowd, static_cast<double>(history.gpus));
     fairness += rho;
     out.worst_fairness = std::fmax(out.worst_fairness, rho);
     if (rho > 1.0) ++unfair;

@@ -29,15 +29,16 @@ struct JobFigures {
 
 /// A job's time over its time alone on an equal share of the cluster; above 1 the job would have done better alone.
 ///
-///     rho = T / (D max(1, g N / G))
+///     rho = T / (D / v max(1, g N / G))
 ///
-///     T  time from submission to end     D  run on the GPUs that it wants
-///     g  GPUs that it wants              G  GPUs of the cluster
-///     N  jobs that wanted GPUs, mean over T
+///     T  time from submission to end     D  run on the GPUs that its row names
+///     G  GPUs of the cluster             N  jobs that wanted GPUs, mean over T
+///     g  GPUs of its greatest speed within the share G / N, or its fewest where none is within
+///     v  speed there over that on the GPUs that its row names; g is these and v 1 for a rigid job
 ///
-/// Source: Jayaram Subramanya et al., "Sia", SOSP 2023, section 5.5, after Mahajan et al., "Themis", NSDI 2020. A rigid
-/// job that wants more than the share G / N takes turns on it, so its time alone is g N / G of D.
+/// Source: Jayaram Subramanya et al., "Sia", SOSP 2023, section 5.5, after Mahajan et al., "Themis", NSDI 2020. A job
+/// that wants more than the share G / N takes turns on it, so its time alone is g N / G as long.
 /// Leaves out: that a job of a real cluster cannot hold a part of a GPU. Returns 1 for a job without run.
-[[nodiscard]] double finish_time_fairness(double time, double run, double gpus, double mean_crowd, double cluster_gpus);
+[[nodiscard]] double finish_time_fairness(double time, const ClusterJob&, double mean_crowd, double cluster_gpus);
 
 }  // namespace orrery

@@ -29,6 +29,7 @@ struct JobPolicyRow {
   std::string_view name;
   std::string_view rule;
   bool preempts;
+  bool elastic;  ///< gives jobs with speeds other numbers of GPUs than their rows name
   std::string_view source;
   std::unique_ptr<JobPolicy> (*make)();
 };
@@ -41,6 +42,7 @@ struct JobPolicyRow {
 [[nodiscard]] std::unique_ptr<JobPolicy> fit_first_policy();
 [[nodiscard]] std::unique_ptr<JobPolicy> longest_pending_policy();
 [[nodiscard]] std::unique_ptr<JobPolicy> backfill_policy();
+[[nodiscard]] std::unique_ptr<JobPolicy> sia_policy();
 [[nodiscard]] std::unique_ptr<JobPolicy> smallest_first_policy();
 [[nodiscard]] std::unique_ptr<JobPolicy> shortest_time_policy();
 [[nodiscard]] std::unique_ptr<JobPolicy> shortest_service_policy();

@@ -88,6 +88,17 @@ class Simulation {
 
 }  // namespace
 
+double last_end_s(const JobWorkload& w, const JobCosts& costs) {
+  double end = w.jobs.empty() ? 0.0 : seconds_of(w.jobs.back().submit);
+  for (const ClusterJob& job : w.jobs) {
+    std::int64_t slowest = full_speed;
+    for (const JobSpeed& s : job.speeds) slowest = std::min(slowest, s.speed);
+    const double speed = static_cast<double>(slowest) / full_speed * static_cast<double>(costs.scattered_speed) / full_speed;
+    end += seconds_of(job.run) / speed;
+  }
+  return end;
+}
+
 JobHistory simulate_jobs(const JobWorkload& workload, const JobPolicyRow& policy, const JobSimulation& options) {
   return Simulation(workload, policy, options).run();
 }

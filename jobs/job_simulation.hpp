@@ -1,8 +1,6 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "core/base/work_progress.hpp"
@@ -33,11 +31,17 @@ struct JobHistory {
   std::uint64_t hash = 0;
 };
 
+/// Seconds until all jobs would have ended if they ran one by one, each as slowly as it can, without restarts.
+[[nodiscard]] double last_end_s(const JobWorkload&, const JobCosts&);
+/// Beyond it microseconds could leave 64 bits.
+inline constexpr double latest_end_s = 1e12;
+
 /// Plays a workload event by event. Speeds change only at events, so there is no time step, and all times are exact to
 /// the microsecond; a job that runs scattered ends at the first whole microsecond at which its work is done. At one
 /// instant jobs end, then jobs are submitted, both by their numbers, and then the policy decides once.
 ///
-/// Requires that every job fits on the empty cluster, and times within `longest_time`.
+/// Requires that every job fits on the empty cluster, times within `longest_time`, and a last_end_s() of at most
+/// `latest_end_s`.
 [[nodiscard]] JobHistory simulate_jobs(const JobWorkload&, const JobPolicyRow&, const JobSimulation&);
 
 }  // namespace orrery

@@ -54,10 +54,9 @@ std::optional<Microseconds> take_zone(std::string_view& text) {
   return (minus ? -1 : 1) * (*hours * 3600 + *minutes * 60) * microseconds_per_second;
 }
 
-}  // namespace
-
-std::optional<Microseconds> seconds_in(std::string_view text) {
-  const bool minus = take(text, '-');
+/// Decimal seconds up to `most` without a sign.
+std::optional<Microseconds> decimal(std::string_view text, std::int64_t most) {
+  if (text == ".") return std::nullopt;
   std::optional<std::int64_t> whole = 0;
   if (text.empty() || text.front() != '.') whole = take_digits(text, 0);
   if (!whole) return std::nullopt;
@@ -67,10 +66,22 @@ std::optional<Microseconds> seconds_in(std::string_view text) {
     if (!digits) return std::nullopt;
     fraction = *digits;
   }
-  if (!text.empty() || *whole > longest_time / microseconds_per_second) return std::nullopt;
+  if (!text.empty() || *whole > most) return std::nullopt;
   const Microseconds value = *whole * microseconds_per_second + fraction;
-  if (value > longest_time) return std::nullopt;
-  return minus ? -value : value;
+  return value <= most * microseconds_per_second ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Microseconds> seconds_in(std::string_view text) {
+  const bool minus = take(text, '-');
+  const auto value = decimal(text, longest_time / microseconds_per_second);
+  return value && minus ? -*value : value;
+}
+
+std::optional<Microseconds> instant_in(std::string_view text) {
+  const auto date = date_in(text);
+  return date ? date : decimal(text, 10'000'000'000);
 }
 
 std::optional<Microseconds> date_in(std::string_view text) {

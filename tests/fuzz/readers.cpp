@@ -26,6 +26,8 @@
 #include "exec/checkpoint/manifest.hpp"
 #include "exec/checkpoint/rank_file.hpp"
 #include "framework/framework.hpp"
+#include "jobs/job_simulation.hpp"
+#include "jobs/job_workload_file.hpp"
 #include "sim/net/fabric.hpp"
 #include "sim/net/import/import.hpp"
 #include "sim/net/import/nccl_channels.hpp"
@@ -85,6 +87,21 @@ std::string reliability(std::string_view bytes) {
 std::string power(std::string_view bytes) {
   Diagnostics diagnostics;
   return verdict(parse_power(std::string(bytes), "fuzz.toml", diagnostics), diagnostics);
+}
+
+/// A workload that is read must also play, on a cluster that its largest job fits on.
+std::string jobs(std::string_view bytes) {
+  Diagnostics diagnostics;
+  const auto value = parse_job_workload(std::string(bytes), "fuzz.csv", diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  JobSimulation options;
+  options.gpus_of_nodes = {1};
+  for (const ClusterJob& job : value->jobs)
+    options.gpus_of_nodes.front() = std::max(options.gpus_of_nodes.front(), job.gpus);
+  const JobHistory history = simulate_jobs(*value, job_policies().back(), options);
+  GpuMicroseconds used = 0;
+  for (const JobProgress& p : history.jobs) used += p.used;
+  return used == history.busy ? std::string{} : "GPU time is not conserved";
 }
 
 std::string batch_curve(std::string_view bytes) {
@@ -330,6 +347,7 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"reliability", reliability, {"models/reliability"}, ".toml"},
       {"power", power, {"models"}, ".toml"},
       {"batch_curve", batch_curve, {"tests/fuzz/seeds/batch_curve"}, ".csv"},
+      {"jobs", jobs, {"tests/fuzz/seeds/jobs"}, ".txt"},
       {"hf_config",
        hf_config,
        {"models/hf/llama-3-70b", "models/hf/deepseek-v3", "tests/fuzz/seeds/hf_config"},

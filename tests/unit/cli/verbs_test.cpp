@@ -30,7 +30,7 @@ std::string one_line(const std::string& text) {
 
 TEST_CASE("every verb has help with examples", "[unit][cli]") {
   CHECK(orrery_run("--help").status == 0);
-  for (const char* verb : {"plan", "estimate", "simulate", "forecast", "place", "run", "compare", "explain",
+  for (const char* verb : {"plan", "estimate", "simulate", "forecast", "jobs", "place", "run", "compare", "explain",
                            "calibrate", "show", "check", "study", "checkpoint"}) {
     CAPTURE(verb);
     const Ran ran = orrery_run(std::string(verb) + " --help");

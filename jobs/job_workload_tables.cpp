@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "jobs/recorded_time.hpp"
-#include "jobs/workload_file.hpp"
+#include "jobs/job_workload_file.hpp"
 
 // The tables of published clusters. What their columns mean is read in the repositories that docs/jobs.md names.
 
@@ -80,7 +80,7 @@ ReadRow read_philly(const WorkloadRow& row) {
 
 /// Submission, start and end of a row; otherwise says why it has no run.
 ReadRow timed(ClusterJob job, std::string_view submit, std::string_view start, std::string_view end) {
-  const auto submitted = date_in(submit), started = date_in(start), ended = date_in(end);
+  const auto submitted = instant_in(submit), started = instant_in(start), ended = instant_in(end);
   if (!submitted) return left_out("its submission is no date");
   if (!started) return left_out("never started");
   if (!ended) return left_out("has no end");
@@ -112,13 +112,15 @@ ReadRow read_helios(const WorkloadRow& row) {
   return read;
 }
 
-/// GPUs of a list of trackable resources: gres/gpu=8, or the sum of gres/gpu:TYPE=N where that is all there is.
-std::uint32_t gpus_of_resources(std::string_view list) {
-  std::uint32_t all = 0, typed = 0;
+/// GPUs of a list of resources. Of trackable ones: gres/gpu=8, or the sum of gres/gpu:TYPE=N where that is all there is.
+/// Of generic ones, for each node: gpu:8 or gpu:TYPE:8, which is multiplied by `nodes`.
+std::uint64_t gpus_of_resources(std::string_view list, std::uint32_t nodes) {
+  std::uint64_t all = 0, typed = 0;
   while (!list.empty()) {
     const std::string_view item = list.substr(0, list.find(','));
     list.remove_prefix(std::min(list.size(), item.size() + 1));
     const std::size_t equals = item.find('=');
+    if (item.rfind("gpu:", 0) == 0) typed += std::uint64_t{nodes} * count_in(item.substr(item.rfind(':') + 1)).value_or(0);
     if (equals == std::string_view::npos || item.rfind("gres/gpu", 0) != 0) continue;
     const std::uint32_t count = count_in(item.substr(equals + 1)).value_or(0);
     const std::string_view key = item.substr(0, equals);
@@ -136,10 +138,14 @@ ReadRow read_slurm(const WorkloadRow& row) {
   if (id.find('.') != std::string_view::npos) return left_out("is a step of a job, which has its own row");
   ClusterJob job;
   job.name = text_or(id, row);
-  job.gpus = gpus_of_resources(row["AllocTRES"]);
-  if (job.gpus == 0) job.gpus = gpus_of_resources(row["ReqTRES"]);
-  if (job.gpus == 0) return left_out("uses no GPU");
-  if (job.gpus > 1'000'000) return left_out("wants more than a million GPUs");
+  const std::uint32_t nodes = count_in(row["NNodes"]).value_or(1);
+  std::uint64_t gpus = 0;
+  for (const char* column : {"AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES"}) {
+    if (gpus == 0) gpus = gpus_of_resources(row[column], nodes);
+  }
+  if (gpus == 0) return left_out("uses no GPU");
+  if (gpus > 1'000'000) return left_out("wants more than a million GPUs");
+  job.gpus = static_cast<std::uint32_t>(gpus);
   const auto end = end_in(row["State"]);
   ReadRow read = timed(job, row["Submit"], row["Start"], row["End"]);
   if (!read.job) return read;
@@ -148,7 +154,26 @@ ReadRow read_slurm(const WorkloadRow& row) {
   return read;
 }
 
+ReadRow read_sia(const WorkloadRow& row) {
+  std::string why;
+  ClusterJob job;
+  job.name = text_or(row["name"], row);
+  job.application = row["application"];
+  const auto gpus = gpus_in(row["num_replicas"], why);
+  if (!gpus) return left_out(why);
+  const auto submit = seconds_in(row["time"]);
+  if (!submit || *submit < 0) return left_out("time is no time");
+  job.gpus = *gpus;
+  job.submit = *submit;
+  return {job, {}};
+}
+
 }  // namespace
+
+const WorkloadForm& sia_form() {
+  static const WorkloadForm form{"sia", {"application", "num_replicas", "time", "name"}, 2, false, read_sia};
+  return form;
+}
 
 const WorkloadForm& tiresias_form() {
   static const WorkloadForm form{"tiresias", {"num_gpu", "submit_time", "duration"}, 1, false, read_tiresias};
@@ -168,7 +193,7 @@ const WorkloadForm& helios_form() {
 
 const WorkloadForm& slurm_form() {
   static const WorkloadForm form{
-      "slurm", {"JobID", "Submit", "Start", "End", "AllocTRES", "State"}, 1, true, read_slurm};
+      "slurm", {"JobID", "Submit", "Start", "End", "State"}, 1, true, read_slurm};
   return form;
 }
 

@@ -1,4 +1,4 @@
-#include "jobs/workload_file.hpp"
+#include "jobs/job_workload_file.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -49,7 +49,7 @@ const WorkloadForm* form_of(const CsvRow& header) {
   const auto has = [&](std::string_view column) {
     return std::any_of(header.begin(), header.end(), [&](const CsvCell& c) { return c.text == column; });
   };
-  for (const WorkloadForm* form : {&tiresias_form(), &philly_form(), &helios_form(), &slurm_form()}) {
+  for (const WorkloadForm* form : {&tiresias_form(), &philly_form(), &helios_form(), &sia_form(), &slurm_form()}) {
     if (std::all_of(form->columns.begin(), form->columns.begin() + static_cast<std::ptrdiff_t>(form->telling), has)) {
       return form;
     }
@@ -63,7 +63,8 @@ const WorkloadForm* checked_form(const Origin& origin, const CsvRow& header, Dia
   if (form == nullptr) {
     d.error_at(origin, header.front().at, "jobs.form", "the first line names the columns of no known workload",
                {"Known: Orrery's TOML ([[job]]), Tiresias (num_gpu, submit_time, duration), Philly (timestamp,",
-                "num_gpus), Helios and Acme (gpu_num, submit_time, start_time, end_time), sacct -P (JobID, AllocTRES)."});
+                "num_gpus), Helios and Acme (gpu_num, submit_time, start_time, end_time), Sia (application,",
+                "num_replicas), sacct -P (JobID, AllocTRES)."});
     return nullptr;
   }
   for (const std::string_view column : form->columns) {
@@ -141,18 +142,18 @@ bool is_toml(std::string_view text) {
 
 }  // namespace
 
-std::optional<JobWorkload> parse_workload(std::string text, const std::string& file, Diagnostics& d) {
+std::optional<JobWorkload> parse_job_workload(std::string text, const std::string& file, Diagnostics& d) {
   if (text.rfind("\xef\xbb\xbf", 0) == 0) text.erase(0, 3);
   if (!is_toml(text)) return parse_table({file, std::move(text), {}}, d);
-  std::optional<JobWorkload> out = parse_workload_toml(std::move(text), file, d);
+  std::optional<JobWorkload> out = parse_job_workload_toml(std::move(text), file, d);
   if (out) order(*out, false);
   return out;
 }
 
-std::optional<JobWorkload> read_workload(const std::filesystem::path& path, Diagnostics& d) {
+std::optional<JobWorkload> read_job_workload(const std::filesystem::path& path, Diagnostics& d) {
   // Helios's largest table has 3.4 million rows of some 150 bytes.
   std::optional<std::string> text = read_text(path, d, std::size_t{1} << 30);
-  return text ? parse_workload(std::move(*text), path.string(), d) : std::nullopt;
+  return text ? parse_job_workload(std::move(*text), path.string(), d) : std::nullopt;
 }
 
 }  // namespace orrery

@@ -13,14 +13,14 @@
 namespace orrery {
 
 /// Reads the jobs of a workload file. Its form is known by its first line (docs/jobs.md): Orrery's own TOML, the CSV of
-/// Tiresias, of Philly, or of Helios and Acme, or what `sacct -P` prints.
+/// Tiresias, of Philly, or of Helios and Acme, Sia's, or what `sacct -P` prints.
 ///
 /// A file that is not of a known form, or breaks it, gives diagnostics. A row that cannot be used is listed in `doubts`
 /// and left out. Times count from the first submission where the file has dates, otherwise they are the file's.
 ///
-/// Codes: jobs.form  jobs.column  jobs.none  csv.quote, and those of TOML files
-[[nodiscard]] std::optional<JobWorkload> parse_workload(std::string text, const std::string& file, Diagnostics&);
-[[nodiscard]] std::optional<JobWorkload> read_workload(const std::filesystem::path&, Diagnostics&);
+/// Codes: jobs.form  jobs.column  jobs.none  jobs.speeds  csv.quote, and those of TOML files
+[[nodiscard]] std::optional<JobWorkload> parse_job_workload(std::string text, const std::string& file, Diagnostics&);
+[[nodiscard]] std::optional<JobWorkload> read_job_workload(const std::filesystem::path&, Diagnostics&);
 
 /// A row of a table: cells by the names of their columns.
 class WorkloadRow {
@@ -54,9 +54,10 @@ struct WorkloadForm {
 [[nodiscard]] const WorkloadForm& tiresias_form();
 [[nodiscard]] const WorkloadForm& philly_form();
 [[nodiscard]] const WorkloadForm& helios_form();
+[[nodiscard]] const WorkloadForm& sia_form();  ///< its jobs have no run (add_measured_speeds)
 [[nodiscard]] const WorkloadForm& slurm_form();
 
 /// Orrery's own form. Codes: those of TOML files.
-[[nodiscard]] std::optional<JobWorkload> parse_workload_toml(std::string text, const std::string& file, Diagnostics&);
+[[nodiscard]] std::optional<JobWorkload> parse_job_workload_toml(std::string text, const std::string& file, Diagnostics&);
 
 }  // namespace orrery

@@ -1,0 +1,121 @@
+#include <catch2/catch.hpp>
+
+#include "tests/unit/jobs/job_examples.hpp"
+
+// Small workloads whose schedules are worked out by hand. Ends are in seconds.
+
+using namespace orrery;
+using namespace orrery::test;
+using Ends = std::vector<double>;
+
+TEST_CASE("fifo waits for the first in line, fjf does not", "[unit][jobs]") {
+  // 4 GPUs. a has 3 of them for 10 s, b wants 4, c wants 1 for 5 s.
+  const JobWorkload w = workload_of({{0, 10, 3}, {1, 10, 4}, {2, 5, 1}});
+  CHECK(ends_of(played(w, "fifo", {4})) == Ends{10, 20, 25});
+  CHECK(ends_of(played(w, "fjf", {4})) == Ends{10, 20, 7});
+}
+
+TEST_CASE("easy lets jobs pass that do not delay the first in line, and no others", "[unit][jobs]") {
+  // 4 GPUs. a has 2 for 10 s; b wants 4 and is reserved for 10 s. c (8 s from 2 on) ends in time, d (9 s) would not.
+  CHECK(ends_of(played(workload_of({{0, 10, 2}, {1, 10, 4}, {2, 8, 1}, {2, 9, 1}}), "easy", {4})) ==
+        Ends{10, 20, 10, 29});
+  // b wants 3 and leaves one GPU, on which d may run as long as it likes.
+  CHECK(ends_of(played(workload_of({{0, 10, 2}, {1, 10, 3}, {2, 8, 1}, {2, 90, 1}}), "easy", {4})) ==
+        Ends{10, 20, 10, 92});
+}
+
+TEST_CASE("lpjf passes over the job behind one that starts, until the next event", "[unit][jobs]") {
+  // All three fit. a starts, b is passed over, c starts; b starts when a ends.
+  CHECK(ends_of(played(workload_of({{0, 5, 1}, {0, 5, 1}, {0, 6, 1}}), "lpjf", {4})) == Ends{5, 10, 6});
+}
+
+TEST_CASE("sjf, srtf and srsf preempt by GPUs, by time and by GPU time", "[unit][jobs]") {
+  // 4 GPUs. a: 4 GPUs, 10 s. b comes at 2: 2 GPUs, 9 s: more time than the 8 s that a has left, but less GPU time.
+  const JobWorkload w = workload_of({{0, 10, 4}, {2, 9, 2}});
+  CHECK(ends_of(played(w, "sjf", {4})) == Ends{19, 11});
+  CHECK(ends_of(played(w, "srtf", {4})) == Ends{10, 19});
+  CHECK(ends_of(played(w, "srsf", {4})) == Ends{19, 11});
+  CHECK(played(w, "sjf", {4}).jobs[0].stops == 1);
+}
+
+TEST_CASE("a job goes down a queue at exactly its threshold", "[unit][jobs]") {
+  // One GPU. a runs 4000 s; b comes at 100. Inside a queue jobs that run go first, so b starts when a has had 3250 s.
+  // Then b is alone in the first queue and ends at 3250 + 1000; a goes on.
+  const JobWorkload w = workload_of({{0, 4000, 1}, {100, 1000, 1}});
+  CHECK(ends_of(played(w, "las", {1})) == Ends{5000, 4250});
+  CHECK(ends_of(played(w, "2d-las", {1})) == Ends{5000, 4250});
+  // On two GPUs each second counts twice for 2d-las: 1625 s.
+  const JobWorkload two = workload_of({{0, 4000, 2}, {100, 1000, 2}});
+  CHECK(ends_of(played(two, "las", {2})) == Ends{5000, 4250});
+  CHECK(ends_of(played(two, "2d-las", {2})) == Ends{5000, 2625});
+}
+
+TEST_CASE("a stopped job pays its restart, on its GPUs, each time that it goes on", "[unit][jobs]") {
+  const JobWorkload w = workload_of({{0, 10, 4}, {2, 3, 4}});
+  JobCosts costs;
+  costs.restart = 7 * microseconds_per_second;
+  const JobHistory h = played(w, "srtf", {4}, PlaceRule::packed, costs);
+  CHECK(ends_of(h) == Ends{20, 5});  // a: 2 s, then from 5 on 7 s of restart and 8 s of work
+  CHECK(seconds_of(h.jobs[0].lost) == 28.0);
+  CHECK(seconds_of(h.jobs[0].used) == 68.0);
+}
+
+TEST_CASE("a scattered job is slower, or waits where places are consolidated", "[unit][jobs]") {
+  // Nodes of 2 and 2. a and b (1 GPU each, 10 s) share node 0 by best fit; c has node 1 for 3 s. d wants 2 GPUs.
+  // When a alone has ended, at 4 s, one GPU of each node is free.
+  const JobWorkload w = workload_of({{0, 4, 1}, {0, 10, 1}, {0, 20, 1}, {1, 10, 2}});
+  JobCosts costs;
+  costs.scattered_speed = full_speed / 2;
+  CHECK(ends_of(played(w, "fifo", {2, 2}, PlaceRule::packed, costs)) == Ends{4, 10, 20, 24});
+  CHECK(ends_of(played(w, "fifo", {2, 2}, PlaceRule::consolidated, costs)) == Ends{4, 10, 20, 20});
+}
+
+TEST_CASE("every policy has a row with a rule and a source, and a name of its own", "[unit][jobs]") {
+  for (const JobPolicyRow& row : job_policies()) {
+    CAPTURE(row.name);
+    CHECK(find_job_policy(row.name) == &row);
+    CHECK(!row.rule.empty());
+    CHECK(!row.source.empty());
+  }
+  CHECK(find_job_policy("none") == nullptr);
+}
+
+TEST_CASE("GPU time is conserved, GPUs are never held twice, and the same input gives the same history",
+          "[property][jobs]") {
+  JobCosts costs;
+  costs.restart = 1'500'001;
+  costs.scattered_speed = 7'001;
+  for (const JobPolicyRow& row : job_policies()) {
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+      const PlaceRule places = seed % 2 == 0 ? PlaceRule::packed : PlaceRule::consolidated;
+      CAPTURE(row.name, seed);
+      const JobWorkload w = random_workload(seed, 80);
+      const JobHistory h = played(w, std::string(row.name).c_str(), {4, 4, 3, 2}, places, costs);
+      GpuMicroseconds used = 0, stretches = 0;
+      std::uint32_t stops = 0;
+      for (std::size_t j = 0; j < w.jobs.size(); ++j) {
+        const JobProgress& p = h.jobs[j];
+        REQUIRE(p.phase == JobPhase::ended);
+        REQUIRE(p.work_left == 0);
+        used += p.used;
+        stops += p.stops;
+        // What is not restart is the job's own run, or longer where it was scattered.
+        REQUIRE(p.used - p.lost >= GpuMicroseconds{w.jobs[j].run} * w.jobs[j].gpus);
+        REQUIRE(p.lost <= GpuMicroseconds{p.stops} * costs.restart * w.jobs[j].gpus);
+        REQUIRE(p.first_start >= w.jobs[j].submit);
+      }
+      for (const JobStretch& s : h.stretches) {
+        std::uint32_t gpus = 0;
+        for (const NodeShare& share : s.places) gpus += share.gpus;
+        REQUIRE(gpus == w.jobs[s.job].gpus);
+        stretches += GpuMicroseconds{s.end - s.begin} * gpus;
+      }
+      CHECK(used == h.busy);
+      CHECK(stretches == h.busy);
+      CHECK((row.preempts || stops == 0));
+      CHECK(h.hash == played(w, std::string(row.name).c_str(), {4, 4, 3, 2}, places, costs).hash);
+      CHECK(h.hash !=
+            played(random_workload(seed + 100, 80), std::string(row.name).c_str(), {4, 4, 3, 2}, places, costs).hash);
+    }
+  }
+}
