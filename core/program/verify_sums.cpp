@@ -32,7 +32,7 @@ bool gathers_parts(const Kernel& k) {
 
 namespace {
 
-/// The table of adapters whose parameters, or gradients of them, the view has; null otherwise.
+/// Whether the view has parameters of adapters, or gradients of them.
 bool is_of_adapters(const Program& p, const View& v) {
   const auto& table = p[v.buffer].parameters;
   return table && of_adapters(p.parameter_tables[*table]);

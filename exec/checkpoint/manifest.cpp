@@ -154,6 +154,20 @@ void check_resume(const Manifest& m, const PlannedRun& run, const std::string& f
            {fmt::format("It has {}.", states(old)), fmt::format("The plan has {}.", states(now)),
             "These must be the same; learning rate, batch and data may change."});
   }
+  const auto trained = [&](const Workload& w) {
+    return w.adapters ? fmt::format("adapters of rank {} of {}", w.adapters->rank, matrices_text(*w.adapters))
+                      : std::string("all weights");
+  };
+  const auto shape = [&](const Workload& w) {
+    return w.adapters ? std::pair(w.adapters->rank, matrices_of(run.model, *w.adapters))
+                      : std::pair(0U, std::uint8_t{0});
+  };
+  if (shape(old) != shape(now)) {
+    refuse("checkpoint.adapters", "the checkpoint is of a run that trained other weights",
+           {fmt::format("It trained {}.", trained(old)), fmt::format("The plan trains {}.", trained(now)),
+            "Rank and matrices must be the same; alpha may change. Full training and adapters do not go on from each "
+            "other."});
+  }
 }
 
 std::vector<std::string> workload_changes(const Manifest& m, const PlannedRun& run) {

@@ -100,9 +100,9 @@ void read_batch(LaunchReading& r, LaunchSizes& sizes) {
 /// Whether the run keeps weights in f32. DeepSpeed does, and accelerate upcasts weights before the first FSDP shards
 /// them. Otherwise the weights are loaded in bf16, and the optimizer updates them as they are
 /// (axolotl-ai-cloud/axolotl@067b021c src/axolotl/loaders/model.py, torch_dtype; monkeypatch/accelerate/fsdp2.py).
-bool keeps_masters(const LaunchReading& r, const TrainerSharding& sharding) {
-  // PEFT casts adapters to fp32 (autocast_adapter_dtype).
-  if (r.is_set("workload.adapters.rank")) return true;
+bool keeps_masters(LaunchReading& r, const TrainerSharding& sharding) {
+  // PEFT casts adapters to fp32, unless it is told not to.
+  if (r.is_set("workload.adapters.rank")) return r.toggle("peft_autocast_adapter_dtype").value_or(true);
   if (sharding.by != TrainerSharding::By::fsdp) return sharding.by == TrainerSharding::By::deepspeed;
   for (const char* key : {"fsdp_version", "fsdp_config.fsdp_version", "fsdp_config.version"}) {
     if (const LaunchValue* v = r.value(key); v != nullptr && v->text == "2") return false;
@@ -178,7 +178,7 @@ void read_axolotl_yaml(LaunchReading& r) {
   if (r.text("adapter") == "lora") {
     r.take("adapter", "adapters are trained, and the weights stay as they are");
     read_trainer_adapters(
-        r, {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_linear", 8, false});
+        r, {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_linear", 0, false});
   }
   const WeightStorage weights = read_precision(r, sharding);
   read_trainer_optimizer(r, "optimizer", weights);

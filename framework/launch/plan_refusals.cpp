@@ -56,10 +56,12 @@ void ModelRefusals::no_dropout() {
   refuse("workload.dropout", "model", fmt::format("these models of {} have no dropout", title_), {"Set dropout to 0."});
 }
 
-void ModelRefusals::no_adapters() {
+void ModelRefusals::no_adapters(std::string also) {
   if (!workload_.adapters) return;
-  refuse("workload.adapters", "adapters", fmt::format("{} is not written with adapters", title_),
-         {"DeepSpeed and Accelerate are: what is trained is no part of their configurations."});
+  std::vector<std::string> details = {
+      "DeepSpeed and Accelerate are: what is trained is no part of their configurations."};
+  if (!also.empty()) details.push_back(std::move(also));
+  refuse("workload.adapters", "adapters", fmt::format("{} is not written with adapters", title_), std::move(details));
 }
 
 void PlanRefusals::refuse(const std::string& key, const char* code, std::string message,

@@ -31,7 +31,8 @@ class ModelRefusals {
   void usual_moments();    ///< moments of 1 or 2 bytes; weights without fp32 copies
   void no_decay_of_sgd();  ///< weight decay of SGD that is decoupled from momentum
   void no_dropout();
-  void no_adapters();  ///< low-rank adapters in place of the weights
+  /// Low-rank adapters in place of the weights; `also` says who launches them in this program's place.
+  void no_adapters(std::string also = {});
 
  private:
   const Workload& workload_;

@@ -48,7 +48,8 @@ std::vector<AbilityRule> megatron_rules(const ModelSpec&, const Workload& w) {
 std::optional<std::vector<LaunchFlag>> megatron_flags(const PlannedRun& run, Diagnostics& out) {
   ORRERY_ASSERT(is_resolved(run.plan), run.plan.name);
   const std::size_t before = out.size();
-  ModelRefusals(run.workload, "Megatron-LM", out).no_adapters();  // NeMo and Megatron-Bridge take them from recipes
+  ModelRefusals(run.workload, "Megatron-LM", out)
+      .no_adapters("NeMo's and Megatron-Bridge's recipes launch them: peft = lora.");
   FlagWriter w(run, out);
   write_megatron_mesh(w);
   write_megatron_kernels(w);

@@ -56,6 +56,16 @@ std::vector<std::string> names_of(const LaunchValue& v) {
   return names;
 }
 
+/// Whether a part of the name between points is a number: that of one layer.
+bool has_number(std::string_view name) {
+  while (!name.empty()) {
+    const std::string_view part = name.substr(0, std::min(name.find('.'), name.size()));
+    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos) return true;
+    name.remove_prefix(std::min(part.size() + 1, name.size()));
+  }
+  return false;
+}
+
 void read_targets(LaunchReading& r, const AdapterKeys& keys) {
   constexpr const char* into = "workload.adapters.matrices";
   if (!keys.every.empty() && r.toggle(keys.every).value_or(false)) {
@@ -66,19 +76,31 @@ void read_targets(LaunchReading& r, const AdapterKeys& keys) {
   const LaunchValue* list = r.value(keys.targets);
   if (list == nullptr) {
     if (!keys.usual_targets_all) {
-      r.assume(into, "[\"q\", \"v\"]", "PEFT's default for decoders: queries and values");
+      r.error(keys.targets.empty() ? keys.rank : keys.targets, "adapters need the names of their matrices",
+              {"For all matrices of layers: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj."});
     } else {
       r.assume(into, "[\"all\"]", "the program's default: all matrices of layers");
     }
     return;
   }
+  if (list->items.empty() && list->text.find_first_of("(|[*\\^$") != std::string::npos) {
+    r.error(keys.targets, "patterns of names are not read",
+            {fmt::format("It is {}.", list->text.substr(0, 80)), "List the matrices: q_proj, v_proj."});
+    return;
+  }
   std::string matrices, unknown;
+  bool single_layers = false;
   for (const std::string& name : names_of(*list)) {
+    single_layers = single_layers || has_number(name);
     const std::string_view last = std::string_view(name).substr(name.rfind('.') + 1);
     const auto known = std::find_if(targets.begin(), targets.end(), [&](const Target& t) { return t.name == last; });
     if (known == targets.end()) {
       unknown += (unknown.empty() ? "" : ", ") + name.substr(0, 40);
       continue;
+    }
+    if (known->matrices.find(',') != std::string_view::npos) {
+      r.refuse(keys.targets, fmt::format("one adapter of {}, a packed product, is not in plans", known->name),
+               "an adapter for each of its matrices");
     }
     std::string_view rest = known->matrices;
     while (!rest.empty()) {
@@ -95,6 +117,7 @@ void read_targets(LaunchReading& r, const AdapterKeys& keys) {
     return;
   }
   r.set(keys.targets, into, fmt::format("[{}]", matrices));
+  if (single_layers) r.refuse(keys.targets, "adapters of single layers are not in plans", "those of all layers");
   if (unknown.empty()) return;
   r.refuse(keys.targets, fmt::format("adapters of {} are not in plans", unknown), "those of the layers' matrices");
 }

@@ -21,7 +21,7 @@ namespace orrery::lowering {
 /// the factors so.
 class AdaptedProducts {
  public:
-  /// Declares the narrow vectors of each adapted product. Their shapes are those of the stream's rows.
+  /// Declares the narrow vectors of each adapted product. They have as many rows as the product of the frozen weights.
   explicit AdaptedProducts(State&);
 
   void forward(BlockBuilder&, const Product&, BufferId x, BufferId y) const;

@@ -111,7 +111,8 @@ TEST_CASE("What axolotl trains and plans do not have is diagnosed at its line, a
         "qat: {weight_dtype: "
         "int8}",
         "lisa_n_layers: 4", "processor_type: AutoProcessor", "unfrozen_parameters: [lm_head]", "relora: true",
-        "diffusion: {noise_schedule: cosine}"}) {
+        "relora_steps: 100", "peft: {weight_dtype: nf4}", "peft_layers_to_transform: [0, 1]",
+        "lora_exclude_modules: [v_proj]", "diffusion: {noise_schedule: cosine}"}) {
     const Launched l = read(base + line + "\n");
     CAPTURE(line, render(l.diagnostics));
     CHECK_FALSE(l.run);
@@ -143,6 +144,24 @@ TEST_CASE("axolotl's adapters are read, and what plans do not have of them is re
   INFO(render(all.diagnostics));
   REQUIRE(all.run);
   CHECK(all.run->run.workload.adapters->matrices == Adapters::all_matrices);
+  const std::string head = "base_model: llama-3-8b\nsequence_len: 2048\nadapter: lora\n";
+  // Without a rank or matrices axolotl itself fails; patterns are not read, and are no list of names.
+  for (const char* lines : {"lora_target_linear: true\n", "lora_r: 8\n",
+                            "lora_r: 8\nlora_target_modules: \"layers.[0-9]+.(q|v)_proj\"\n"}) {
+    CAPTURE(lines);
+    CHECK_FALSE(read(head + lines).run);
+  }
+  const Launched packed = read(head + "lora_r: 8\nlora_target_modules: [qkv_proj]\n");
+  REQUIRE(packed.run);
+  CHECK(matrices_text(*packed.run->run.workload.adapters) == "q, k, v");
+  CHECK(packed.refuses("lora_target_modules"));
+  const Launched first = read(head + "lora_r: 8\nlora_target_modules: [model.layers.0.self_attn.q_proj]\n");
+  REQUIRE(first.run);
+  CHECK(first.refuses("lora_target_modules"));
+  const Launched narrow =
+      read(head + "bf16: true\nlora_r: 8\nlora_target_linear: true\npeft_autocast_adapter_dtype: false\n");
+  REQUIRE(narrow.run);
+  CHECK_FALSE(narrow.run->run.workload.master_weights);
 }
 
 TEST_CASE("Liger's loss is a loss in chunks", "[framework][axolotl]") {

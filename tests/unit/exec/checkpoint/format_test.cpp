@@ -151,6 +151,9 @@ TEST_CASE("a run of another model, or with other states, is refused; other chang
   run.workload.optimizer.momentum = 0.5;
   CHECK(codes(run) == std::vector<std::string>{"checkpoint.states"});
   run = state.run;
+  run.workload.adapters = Adapters{4, 8.0, Adapters::bit(AdaptedMatrix::q)};
+  CHECK(codes(run) == std::vector<std::string>{"checkpoint.adapters"});
+  run = state.run;
   run.workload.global_batch = 4;
   CHECK(codes(run).empty());
   CHECK(workload_changes(m, run) == std::vector<std::string>{"batch = 4 (it was 2)"});
@@ -169,6 +172,24 @@ TEST_CASE("a checkpoint with master weights is none without them", "[checkpoint]
   REQUIRE(d.list().size() == 1);
   CHECK(d.list()[0].code == "checkpoint.states");
   CHECK(d.list()[0].details[1].starts_with("The plan has precision bf16 without master weights, optimizer "));
+}
+
+TEST_CASE("adapters go on as adapters of the same rank and matrices", "[checkpoint]") {
+  PlannedRun run = test::SavedState().run;
+  run.workload.adapters = Adapters{4, 8.0, Adapters::bit(AdaptedMatrix::q) | Adapters::bit(AdaptedMatrix::k)};
+  const Manifest m = manifest_of(run, 4);
+  const auto refused = [&](const Adapters& now) {
+    run.workload.adapters = now;
+    Diagnostics d;
+    check_resume(m, run, "dir", d);
+    return d.list().size() == 1 && d.list()[0].code == "checkpoint.adapters";
+  };
+  const Adapters same = *run.workload.adapters;
+  CHECK_FALSE(refused(same));
+  CHECK_FALSE(refused({same.rank, 64.0, same.matrices}));
+  CHECK(refused({8, same.alpha, same.matrices}));
+  // k's and v's adapters have one shape; only the names tell them apart.
+  CHECK(refused({same.rank, same.alpha, Adapters::bit(AdaptedMatrix::q) | Adapters::bit(AdaptedMatrix::v)}));
 }
 
 TEST_CASE("a manifest and a directory read back equal", "[checkpoint]") {
