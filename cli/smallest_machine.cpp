@@ -13,7 +13,10 @@ namespace orrery {
 
 SmallestMachine smallest_machine(const SearchQuestion& question, const SearchOptions& wanted, std::uint32_t most) {
   SmallestMachine out;
-  for (std::uint32_t gpus = 1; gpus <= most; gpus *= 2) {
+  std::vector<std::uint32_t> sizes;
+  for (std::uint64_t gpus = 1; gpus < most; gpus *= 2) sizes.push_back(static_cast<std::uint32_t>(gpus));
+  sizes.push_back(most);
+  for (const std::uint32_t gpus : sizes) {
     SearchQuestion q = question;
     q.flags.gpus = gpus;
     out.task = search_task(std::move(q));
@@ -46,7 +49,7 @@ std::string smallest_text(const SmallestMachine& found) {
   const bool fits = !found.tried.empty() && found.tried.back().fits;
   if (!found.complete) return out + "Interrupted before a machine was found that fits.\n\n";
   return fmt::format("{}{}\n\n", out,
-                     fits ? fmt::format("The smallest machine that fits has {} (doublings were tried).",
+                     fits ? fmt::format("The smallest machine of those tried that fits has {}.",
                                         counted(found.tried.back().gpus, "device"))
                           : "No machine that was tried fits.");
 }

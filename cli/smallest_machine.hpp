@@ -15,7 +15,7 @@ struct TriedMachine {
   std::string memory;  ///< "68.1 GiB of the 79.6 GiB of a device"; of the best plan that did not fit, where none did
 };
 
-/// The fewest devices of a cluster's kind on which a plan answers a question: 1, 2, 4 and so on are tried, up to
+/// The fewest devices of a cluster's kind on which a plan answers a question: 1, 2, 4 and so on are tried, and last
 /// `most`.
 struct SmallestMachine {
   std::vector<TriedMachine> tried;

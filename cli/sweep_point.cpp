@@ -109,6 +109,9 @@ PointComputer::Prepared PointComputer::prepared_search(std::uint64_t number) con
       q.precision = value;
     } else if (word == "workload.optimizer.kind") {
       q.optimizer = value;
+    } else if (word == "workload.adapters.rank") {
+      q.adapters = static_cast<std::uint32_t>(whole());
+      if (q.adapters == 0) q.adapter_matrices.reset();  // all weights are trained
     } else {
       std::string ignored;
       others.emplace_back(points_.keys[k].dimension, *value_named(*points_.keys[k].dimension, value, ignored));
