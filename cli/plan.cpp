@@ -263,7 +263,8 @@ std::string PlanVerb::text(const SearchResult& result) const {
   if (plans.empty() && result.complete) {
     const NearestFit fit = nearest_fit(task_.model, task_.workload, task_.cluster, task_.calibration.calibration,
                                        task_.headroom, task_.space.limits);
-    return out + "No plan fits.\n" + result.claim + "\n" + rejected_text(result) + nearest_text(fit);
+    out += result.shapes == 0 ? "No plan is valid.\n" : "No plan fits.\n";
+    return out + result.claim + "\n" + rejected_text(result) + nearest_text(fit);
   }
   if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.claim + "\n";
   TableSize size{output_columns(), top_, verbose_ || wide_};

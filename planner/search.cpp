@@ -88,7 +88,13 @@ void simulate(PricedPlans& plans, const Described& of, FoundPlan& out) {
   }
 }
 
-std::string claim_of(const SearchResult& result) {
+std::string claim_of(const SearchResult& result, const Workload& workload, const ClusterSpec& cluster) {
+  if (result.complete && result.shapes == 0) {
+    return fmt::format(
+        "No plan was priced: within what is searched, nothing splits a batch of {} over {} devices. Ranks of data and "
+        "experts together divide the batch, and tensor ranks divide the heads.",
+        workload.global_batch, cluster.devices());
+  }
   if (!result.complete) return fmt::format("Interrupted: the best of {} estimates.", result.estimated);
   if (result.plans.empty()) {
     return fmt::format("None of {} coarse plans fits, whatever was done to make them fit; {} plans were estimated.",
@@ -132,7 +138,7 @@ SearchResult run(const ModelSpec& model, const Workload& workload, const Cluster
     if (options.simulate && !meter.cancelled()) simulate(plans, found[i], result.plans[i]);
     meter.done(1);
   });
-  result.claim = claim_of(result);
+  result.claim = claim_of(result, workload, cluster);
   result.wall_s = meter.elapsed();
   return result;
 }

@@ -165,6 +165,19 @@ TEST_CASE("less memory never makes the plan that is found faster", "[unit][plann
   CHECK_FALSE(found);
 }
 
+TEST_CASE("where no split is valid the search says so, and not that nothing fits", "[unit][planner]") {
+  Case c;
+  c.workload.global_batch = 6;  // on 8 devices
+  Diagnostics wrong;
+  SearchOptions options = estimates(1);
+  options.limits = limits_of("pp=1 tensor=1 context=off", wrong);
+  REQUIRE(wrong.empty());
+  const SearchResult result = c.found(options);
+  CHECK(result.plans.empty());
+  CHECK(result.shapes == 0);
+  CHECK(result.claim.find("nothing splits a batch of 6 over 8 devices") != std::string::npos);
+}
+
 TEST_CASE("where no plan fits the search ends, says so, and names the one that came nearest", "[unit][planner]") {
   Case c;
   c.cluster.device.memory = mebibyte;
