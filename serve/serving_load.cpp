@@ -25,7 +25,9 @@ LoadWork load_work(const StepPricer& pricer, const ModelSpec& m, const ServingPl
   // A pipeline has a microbatch of the sequences in each stage.
   const double batch = std::max(1.0, group / p.pipeline);
   const double keys = load.input + 0.5 * load.output;
-  const double budget = std::max(1.0, rule.tokens - batch);
+  // Requests of one token never decode.
+  const double beside = load.output > 1.0 ? batch : 0.0;
+  const double budget = std::max(1.0, rule.tokens - beside);
   const double fresh = std::max(1.0, load.input * (1.0 - load.prefix_hit));
   out.chunks = std::max(1.0, std::ceil(fresh / budget));
   const double chunk = fresh / out.chunks;
@@ -37,7 +39,7 @@ LoadWork load_work(const StepPricer& pricer, const ModelSpec& m, const ServingPl
   out.half = decode(std::max(0.5, 0.5 * batch), each);
   out.plain = load.draft > 0.0 ? decode(batch, 1.0) : out.decode;
   const double before = load.input - fresh + 0.5 * (fresh - chunk);
-  out.mixed = pricer.work({batch, keys, chunk, before, 1.0 / out.chunks, 1.0, each});
+  out.mixed = pricer.work({beside, keys, chunk, before, 1.0 / out.chunks, 1.0, each});
   return out;
 }
 
@@ -47,6 +49,20 @@ namespace {
 
 Seconds first_step(const LoadWork& w, const EngineCosts& c) {
   return first_step((w.mixed.layers + w.mixed.mixtures) * w.mixed.stages, c);
+}
+
+/// Requests whose one token their prompt's last step makes.
+ServingTimes times_of_prompts(const LoadWork& w, const EngineCosts& c) {
+  ServingTimes out;
+  const Seconds prompt = w.chunks * step_time(w.mixed, c);
+  const Seconds alone = first_step(w, c) + c[EngineCost::prompt] * prompt;
+  const Seconds whole = std::max(alone, w.running / (w.groups * w.mixed.stages) * prompt);
+  out.running = w.running;
+  out.prompt_share = 1.0;
+  out.tokens_per_second = w.running / whole.in(second);
+  out.saturated = w.load.concurrency > w.running;
+  out.ttft = out.saturated ? (w.load.concurrency / w.running) * whole : whole;
+  return out;
 }
 
 }  // namespace
@@ -80,6 +96,7 @@ ServingTimes pool_times(const PoolWork& w, const EngineCosts& c) {
 }
 
 ServingTimes serving_times(const LoadWork& w, const EngineCosts& c) {
+  if (w.load.output <= 1.0) return times_of_prompts(w, c);
   ServingTimes out;
   const Seconds full = step_time(w.decode, c);
   const Seconds half = step_time(w.half, c);

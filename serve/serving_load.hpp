@@ -37,7 +37,7 @@ struct LoadWork {
   StepWork decode;       ///< a step without prompts
   StepWork half;         ///< the same of half as many sequences
   StepWork plain;        ///< of one token each: `decode` without drafts
-  StepWork mixed;        ///< a step with a chunk of a prompt on each attention group
+  StepWork mixed;        ///< a step with a chunk of a prompt on each attention group; alone where outputs are one token
   double chunks = 1.0;   ///< steps that a prompt takes
   double running = 1.0;  ///< sequences under way on the replica
   double groups = 1.0;   ///< attention groups
@@ -50,8 +50,8 @@ struct LoadWork {
 /// What requests meet.
 struct ServingTimes {
   Seconds ttft;                    ///< from a request to its first token, in the mean
-  Seconds tpot;                    ///< from token to token after it
-  Seconds decode_step;             ///< a step without prompts
+  Seconds tpot;                    ///< from token to token after it; 0 where requests make one token, which have none
+  Seconds decode_step;             ///< a step without prompts; 0 as well
   double prompt_share = 0.0;       ///< of the time, that prompts add to steps
   double tokens_per_second = 0.0;  ///< output tokens of the replica
   double running = 0.0;
@@ -72,7 +72,10 @@ struct ServingTimes {
 /// In steady state a new prompt comes in for each sequence that ends: B TPOT / E a step. A prompt waits for half of the
 /// step under way; for prompts before it as in a queue of one server with equal service times; and, since clients
 /// begin together and fall into step, for a share b of the others. t(D) lies on the line through t(B) and t(B / 2).
-/// Both equations are iterated until they hold.
+/// Both equations are iterated until they hold. Requests of one token have no TPOT, and no step decodes:
+///
+///     E = max(r + f k m, B k m / (G P))      TTFT = E + Q      P  stages, each of which has a prompt at once
+///
 /// Source: Little, "A proof for the queuing formula L = lambda W", Operations Research 9(3), 1961 (D, Q, throughput);
 /// the wait u / (2 (1 - u)) is Pollaczek's and Khinchine's for M/D/1 (Kleinrock, "Queueing systems", volume 1, 1975).
 /// Leaves out: lengths that differ, preemption: `simulate_batching` has them.
