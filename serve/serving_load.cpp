@@ -104,7 +104,9 @@ ServingTimes serving_times(const LoadWork& w, const EngineCosts& c) {
   const Seconds drafts = w.load.draft * w.load.draft_cost * step_time(w.plain, c);
   const Seconds prompt = w.chunks * std::max(Seconds{}, step_time(w.mixed, c) - full);
   const double n = std::max(1.0, w.load.output);
-  const double group = w.running / w.groups;
+  // A request's own prompt is done before its first token. Prompts of others follow each other through the stages.
+  const double others = std::max(0.0, w.running - 1.0) / (w.groups * w.mixed.stages);
+  const double batch = std::max(1.0, w.running / (w.groups * w.mixed.stages));
   const Seconds first = first_step(w, c);
   Seconds tpot = (full + drafts) / made;
   Seconds wait, whole, t = full;
@@ -112,11 +114,12 @@ ServingTimes serving_times(const LoadWork& w, const EngineCosts& c) {
     const Seconds token = (t + drafts) / made;
     const double busy = std::min(1.0 - token / std::max(token, tpot), 0.95);
     wait = first + 0.5 * t + c[EngineCost::prompt] * (1.0 + busy / (2.0 * (1.0 - busy))) * (prompt + w.chunks * t) +
-           c[EngineCost::burst] * group * prompt;
+           c[EngineCost::burst] * others * prompt;
     whole = wait + (n - 1.0) * tpot;
     const double decoding = (n - 1.0) * tpot / whole;
-    t = half + std::max(0.0, 2.0 * decoding - 1.0) * (full - half);
-    const Seconds next = (t + drafts) / made + group * (tpot / whole) * prompt;
+    const double beside = (1.0 + (batch - 1.0) * decoding) / batch;
+    t = half + std::max(0.0, 2.0 * beside - 1.0) * (full - half);
+    const Seconds next = (t + drafts) / made + others * (tpot / whole) * prompt;
     tpot = 0.5 * (tpot + next);
   }
   out.decode_step = t;
