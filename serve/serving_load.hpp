@@ -66,16 +66,16 @@ struct ServingTimes {
 ///     D = 1 + (B / (G P) - 1) (n - 1) TPOT / E      Q = (c - B) E / B, where c > B      throughput = B n / E
 ///
 ///     t, m  a step without and with a chunk of a prompt     k  chunks of a prompt     n  output tokens
-///     c  concurrency    B  sequences under way, min(c, fit)    D  of a microbatch of a group, those that decode with a request
-///     G  attention groups    P  stages
-///     u  share of the time that prompts add    r, f, b  the engine's costs of a first step, of prompts, of bursts
+///     c  concurrency    B  sequences under way, min(c, fit)    D  of a microbatch of a group, those that decode with a
+///     request G  attention groups    P  stages u  share of the time that prompts add    r, f, b  the engine's costs of
+///     a first step, of prompts, of bursts
 ///
 /// In steady state a new prompt comes in for each sequence that ends: B TPOT / E a step. A request's own prompt is done
 /// before its first token, so it meets those of the B - 1 others; alone, TPOT is t. Prompts follow each other through
-/// the stages of a pipeline: one delays others by a P-th of what it takes, which its own TTFT has whole. A prompt waits for half of the
-/// step under way; for prompts before it as in a queue of one server with equal service times; and, since clients
-/// begin together and fall into step, for a share b of the others. t(D) lies on the line through t(B) and t(B / 2).
-/// Both equations are iterated until they hold. Requests of one token have no TPOT, and no step decodes:
+/// the stages of a pipeline: one delays others by a P-th of what it takes, which its own TTFT has whole. A prompt waits
+/// for half of the step under way; for prompts before it as in a queue of one server with equal service times; and,
+/// since clients begin together and fall into step, for a share b of the others. t(D) lies on the line through t(B) and
+/// t(B / 2). Both equations are iterated until they hold. Requests of one token have no TPOT, and no step decodes:
 ///
 ///     E = max(r + f k m, B k m / (G P))      TTFT = E + Q      P  stages, each of which has a prompt at once
 ///
