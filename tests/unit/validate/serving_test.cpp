@@ -175,3 +175,30 @@ TEST_CASE("held-out rounds predict each point without its group", "[validate][se
   CHECK(v->rounds[1].groups.front().tpot.mape_pct <= v->rounds[3].groups.front().tpot.mape_pct);
   CHECK_FALSE(validate_serving(table(rows), engines(), test::shipped_library(), [](double) { return false; }));
 }
+
+// Nothing is fitted to pools of their own, but their model is among what costs have seen.
+TEST_CASE("pools of their own are held out with their model, from the priors on", "[validate][serve]") {
+  std::string rows =
+      "pools,here,vllm,1,Qwen/Qwen3-32B,h100_sxm,fp8,disagg,1024,128,fp8,fp8,,,,,,,"
+      "1,1,4,1,1,1,1,16,1,4,1,1,1,1,100,20\n";
+  for (int i = 0; i < 8; ++i) {
+    rows += row(fmt::format("r{}", i), "vllm", i % 2 == 0 ? "meta-llama/Llama-3.1-8B" : "Qwen/Qwen3-32B", "h100_sxm",
+                "fp8", "1024,128", fmt::format("{},4,1,1,1,1", 4 + i), 100, 10 + i);
+  }
+  EngineTable moved = engines();
+  for (Engine& e : moved.engines) {
+    for (EngineFigure& f : e.own) f.value *= f.spread > 0.0 ? 1.5 : 1.0;
+  }
+  moved.set_costs();
+  const auto v = validate_serving(table(rows), moved, test::shipped_library());
+  REQUIRE(v);
+  std::vector<const ServingCase*> others;
+  for (const ServingCase& c : v->cases) {
+    if (c.model == "llama-3.1-8b") others.push_back(&c);
+  }
+  REQUIRE(others.size() == 4);
+  REQUIRE(v->cases.front().pool == "disaggregated");
+  const EngineTable unseen = fit_engines(engines(), others);
+  CHECK(v->rounds[3].times[0].tpot == predicted(v->cases[0], unseen.find("vllm")->costs).tpot);
+  CHECK_FALSE(v->rounds[3].times[0].tpot == v->rounds[1].times[0].tpot);
+}
