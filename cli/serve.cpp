@@ -44,7 +44,7 @@ class ServeVerb final : public Verb {
     c.option("--trace", r_.trace, "play this file of requests on one replica of the best plan (docs/serve.md)");
     c.option("--fit", r_.fit, "fit the device's pace to so many of the trace's first requests, which have times");
     c.option("--requests", r_.requests, "with --rate: play so many requests that arrive at random", {1, 1'000'000});
-    c.option("--seed", r_.seed, "of their arrivals", {});
+    c.option("--seed", r_.seed, "of their arrivals; default: 1");
     c.option("--kv-tokens", r_.kv_tokens, "room for keys and values of a group, in tokens; default: as memory has");
     c.option("--step-tokens", r_.step_tokens, "most tokens of a step (max_num_batched_tokens)", {16, 1'048'576});
     c.option("--most-sequences", r_.most_sequences, "most running sequences of a group (max_num_seqs)", {1, 1'048'576});
@@ -71,6 +71,9 @@ class ServeVerb final : public Verb {
     if (top_ == 0) refuse("cli.amount", "--top must be at least 1");
     require_output(r_.flags);
     require_svg(svg_);
+    if (svg_ && r_.output == 1) {
+      refuse("cli.flags", "--svg draws TPOT, and --output 1 has none", {"Leave one of the two out."});
+    }
     catch_interrupt();
     const ServingQuestion q = serving_question(r_);
     if (r_.trace) keep_apart(*r_.trace, {r_.flags.output, svg_});
@@ -78,10 +81,20 @@ class ServeVerb final : public Verb {
     const ServingSearch found = search_serving(q, [] { return !interrupted(); });
     std::optional<PooledPlan> pools;
     if (r_.pools) pools = search_pools(q, found, [] { return !interrupted(); });
-    ticker.reset();
     if (interrupted()) return interrupted_status();
     std::optional<PlayedTrace> played;
-    if ((r_.trace || r_.requests) && !found.plans.empty()) played = played_trace(r_, q, found.plans.front());
+    if ((r_.trace || r_.requests) && !found.plans.empty()) {
+      try {
+        played = played_trace(r_, q, found.plans.front(), [&](std::uint64_t done, std::uint64_t total) {
+          if (interrupted()) throw Interrupted{};
+          ticker->show("requests", done, total);
+        });
+      } catch (const Interrupted&) {
+        ticker.reset();
+        return interrupted_status();
+      }
+    }
+    ticker.reset();
     nlohmann::ordered_json json = serving_json(q, found, top_);
     std::string text = serving_text(q, found, top_);
     if (r_.pools && !found.plans.empty()) {
@@ -107,6 +120,7 @@ class ServeVerb final : public Verb {
   }
 
  private:
+  struct Interrupted {};
   ServeRequest r_;
   std::uint32_t top_ = 3;
   std::optional<std::string> svg_;

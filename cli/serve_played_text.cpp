@@ -27,6 +27,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+bool is_measured(const ServedRequest& r) { return r.first_token && r.last_token; }
+
+/// Requests from `first` on without measured times.
+std::size_t unmeasured(const PlayedTrace& p, std::size_t first) {
+  return static_cast<std::size_t>(std::count_if(p.trace.begin() + static_cast<std::ptrdiff_t>(first), p.trace.end(),
+                                                [](const ServedRequest& r) { return !is_measured(r); }));
+}
+
+/// Whether measured times stand beside predicted ones; both are then of the measured requests alone.
+bool compares(const PlayedTrace& p, std::size_t first) { return unmeasured(p, first) < p.trace.size() - first; }
+
 /// TTFT, TPOT and latency of requests from `first` on, in seconds; of those with more than one token for TPOT.
 struct PlayedFigures {
   RequestFigures ttft, tpot, latency;
@@ -35,8 +46,10 @@ struct PlayedFigures {
 template <class First, class Last>
 PlayedFigures figures_of(const PlayedTrace& p, std::size_t first, const First& first_token, const Last& last_token) {
   std::vector<double> ttft, tpot, latency;
+  const bool measured = compares(p, first);
   for (std::size_t i = first; i < p.trace.size(); ++i) {
     const ServedRequest& r = p.trace[i];
+    if (measured && !is_measured(r)) continue;
     ttft.push_back((first_token(i) - r.arrival).in(second));
     latency.push_back((last_token(i) - r.arrival).in(second));
     if (r.output > 1) tpot.push_back((last_token(i) - first_token(i)).in(second) / (r.output - 1.0));
@@ -48,11 +61,6 @@ PlayedFigures predicted_of(const PlayedTrace& p, std::size_t first) {
   return figures_of(
       p, first, [&](std::size_t i) { return p.result.requests[i].first_token; },
       [&](std::size_t i) { return p.result.requests[i].last_token; });
-}
-
-bool is_measured(const PlayedTrace& p) {
-  return std::all_of(p.trace.begin(), p.trace.end(),
-                     [](const ServedRequest& r) { return r.first_token && r.last_token; });
 }
 
 PlayedFigures measured_of(const PlayedTrace& p, std::size_t first) {
@@ -91,7 +99,11 @@ std::string played_text(const PlayedTrace& p) {
     out += fmt::format("Steps take {:.3f} of what datasheets say, fitted to the first {}; the others:\n", p.pace,
                        counted(p.fitted, "request"));
   }
-  const bool measured = is_measured(p);
+  const bool measured = compares(p, first);
+  if (measured && unmeasured(p, first) > 0) {
+    out += fmt::format("{} without measured times, or with times out of order, left out of these figures:\n",
+                       counted(unmeasured(p, first), "request"));
+  }
   const PlayedFigures a = predicted_of(p, first);
   const PlayedFigures b = measured ? measured_of(p, first) : PlayedFigures{};
   Table table({"", "<", "mean", "median", "p90", "p99"});
@@ -114,7 +126,8 @@ nlohmann::ordered_json played_json(const PlayedTrace& p) {
   out["most_blocks"] = p.result.most_blocks;
   out["end_s"] = p.result.end.in(second);
   out["predicted"] = figures_json(predicted_of(p, first));
-  out["measured"] = is_measured(p) ? figures_json(measured_of(p, first)) : Json(nullptr);
+  out["without_measured_times"] = unmeasured(p, first);
+  out["measured"] = compares(p, first) ? figures_json(measured_of(p, first)) : Json(nullptr);
   out["each"] = Json::array();
   for (std::size_t i = 0; i < p.trace.size(); ++i) {
     const ServedRequest& r = p.trace[i];

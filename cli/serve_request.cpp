@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <sstream>
 
 #include "cli/amounts.hpp"
@@ -65,6 +66,7 @@ std::vector<bool> kv_of(const std::string& list) {
 /// "tp=4 pp=2 dp=2 ep=8".
 ServingPlan plan_of(const std::string& words) {
   ServingPlan p;
+  std::set<std::string> given;
   for (const std::string& word : split(words, ' ')) {
     const std::size_t equal = word.find('=');
     const std::string key = word.substr(0, equal);
@@ -77,7 +79,14 @@ ServingPlan plan_of(const std::string& words) {
       refuse("cli.arguments", fmt::format("--plan: \"{}\" is no size", escaped(word)),
              {"Sizes: tp, pp, dp (attention groups), ep, as \"tp=4 ep=4\"."});
     }
-    *into = static_cast<std::uint32_t>(number_of(word.substr(equal + 1), "--plan", 1.0, 65536.0));
+    if (!given.insert(key).second) {
+      refuse("cli.arguments", fmt::format("--plan names {} twice", key), {"Each size stands once."});
+    }
+    const double size = number_of(word.substr(equal + 1), "--plan", 1.0, 65536.0);
+    if (size != std::floor(size)) {
+      refuse("cli.amount", fmt::format("--plan: \"{}\" is no whole number", escaped(word)), {"A size counts devices."});
+    }
+    *into = static_cast<std::uint32_t>(size);
   }
   return p;
 }
@@ -114,6 +123,17 @@ ServingQuestion serving_question(const ServeRequest& r) {
   if (r.fit > 0 && !r.trace) refuse("cli.flags", "--fit goes with --trace", {"It names the first requests of it."});
   if (r.requests && (r.trace || !r.rate)) {
     refuse("cli.flags", "--requests plays Poisson arrivals: it goes with --rate, and not with --trace");
+  }
+  if (r.seed && !r.requests) {
+    refuse("cli.flags", "--seed goes with --requests", {"It draws their arrivals; a trace has its own."});
+  }
+  if (r.kv_tokens && !r.trace && !r.requests) {
+    refuse("cli.flags", "--kv-tokens goes with --trace or --requests",
+           {"A steady load has the room that memory leaves."});
+  }
+  if (r.output == 1 && (r.tpot || r.pools)) {
+    refuse("cli.flags", "--tpot and --pools are about tokens after the first, and --output 1 makes none",
+           {"--ttft bounds the time to the first token."});
   }
   const Library library = library_of(r.flags);
   Diagnostics d;
@@ -186,7 +206,8 @@ ServingQuestion serving_question(const ServeRequest& r) {
   return q;
 }
 
-PlayedTrace played_trace(const ServeRequest& r, const ServingQuestion& q, const ServedPlan& s) {
+PlayedTrace played_trace(const ServeRequest& r, const ServingQuestion& q, const ServedPlan& s,
+                         const WorkProgress& progress) {
   PlayedTrace out;
   if (s.plan.pipeline > 1) {
     refuse("serve.trace", fmt::format("requests are played on one stage, and the best plan has {}", s.plan.pipeline),
@@ -200,8 +221,9 @@ PlayedTrace played_trace(const ServeRequest& r, const ServingQuestion& q, const 
     out.trace = std::move(*trace);
   } else {
     const double rate = *q.rate / s.replicas;
-    out.name = fmt::format("Poisson arrivals at {:.3g} a second for a replica, seed {}", rate, r.seed);
-    out.trace = poisson_requests(*r.requests, rate, r.input, r.output, r.seed);
+    const std::uint64_t seed = r.seed.value_or(1);
+    out.name = fmt::format("Poisson arrivals at {:.3g} a second for a replica, seed {}", rate, seed);
+    out.trace = poisson_requests(*r.requests, rate, r.input, r.output, seed);
   }
   BatchingLimits& l = out.limits;
   l.step_tokens = q.engine.batch.tokens;
@@ -227,10 +249,15 @@ PlayedTrace played_trace(const ServeRequest& r, const ServingQuestion& q, const 
   const StepPricer pricer(q.model, s.plan, q.cluster, q.calibration);
   const auto play = [&](double pace) {
     StepTimes steps(pricer, q.engine.costs, pace);
-    return simulate_batching(out.trace, l, [&](const StepShape& shape) { return steps(shape); });
+    return simulate_batching(
+        out.trace, l, [&](const StepShape& shape) { return steps(shape); }, progress);
   };
   if (r.fit > 0) {
-    const std::size_t n = std::min<std::size_t>(r.fit, out.trace.size());
+    const std::size_t n = r.fit;
+    if (n >= out.trace.size()) {
+      refuse("serve.trace", fmt::format("--fit {} leaves none of {} requests to predict", n, out.trace.size()),
+             {fmt::format("At most {} can be fitted to.", out.trace.size() - 1)});
+    }
     double measured = 0.0;
     for (std::size_t i = 0; i < n; ++i) {
       if (!out.trace[i].last_token) {
@@ -240,13 +267,26 @@ PlayedTrace played_trace(const ServeRequest& r, const ServingQuestion& q, const 
       measured += (*out.trace[i].last_token - out.trace[i].arrival).in(second);
     }
     // Latency grows with the pace, so halving closes in on the one that gives the measured mean.
-    double low = 0.2, high = 5.0;
-    for (int k = 0; k < 30; ++k) {
-      out.pace = std::sqrt(low * high);
-      const BatchingResult result = play(out.pace);
+    const auto latency = [&](double pace) {
+      const BatchingResult result = play(pace);
       double sum = 0.0;
       for (std::size_t i = 0; i < n; ++i) sum += (result.requests[i].last_token - out.trace[i].arrival).in(second);
-      (sum < measured ? low : high) = out.pace;
+      return sum;
+    };
+    double low = 0.2, high = 5.0;
+    for (const double bound : {low, high}) {
+      const double sum = latency(bound);
+      if (bound < 1.0 ? sum <= measured : sum >= measured) continue;
+      refuse("serve.trace",
+             fmt::format("no pace from {} to {} gives the measured latency of the first {} requests", low, high, n),
+             {fmt::format("Their mean was {}; at a pace of {} it is {}.",
+                          short_text(Seconds::of(measured / static_cast<double>(n))), bound,
+                          short_text(Seconds::of(sum / static_cast<double>(n)))),
+              "Was the trace measured on this model, this device and this plan?"});
+    }
+    for (int k = 0; k < 30; ++k) {
+      out.pace = std::sqrt(low * high);
+      (latency(out.pace) < measured ? low : high) = out.pace;
     }
     out.fitted = n;
   }

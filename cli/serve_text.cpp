@@ -56,8 +56,9 @@ std::string parts_text(const ServingQuestion& q, const ServedPlan& s) {
 }
 
 Json times_json(const ServingTimes& t) {
-  return {{"ttft_s", t.ttft.in(second)},    {"tpot_s", t.tpot.in(second)}, {"decode_step_s", t.decode_step.in(second)},
-          {"prompt_share", t.prompt_share}, {"running", t.running},        {"saturated", t.saturated}};
+  const auto known = [](Seconds time) { return time > Seconds{} ? Json(time.in(second)) : Json(nullptr); };
+  return {{"ttft_s", t.ttft.in(second)},    {"tpot_s", known(t.tpot)}, {"decode_step_s", known(t.decode_step)},
+          {"prompt_share", t.prompt_share}, {"running", t.running},    {"saturated", t.saturated}};
 }
 
 Json plan_json(const ServingPlan& p) {
@@ -75,10 +76,11 @@ std::string bounds_text(const ServingQuestion& q) {
 
 std::string verdict_text(const ServingQuestion& q, const ServedPlan& best) {
   const std::string what =
-      fmt::format("{} of {} ({}): {} tokens/s, first token after {}, then one in {}", counted(best.replicas, "replica"),
+      fmt::format("{} of {} ({}): {} tokens/s, first token after {}", counted(best.replicas, "replica"),
                   text_of(best.plan, q.model), counted(best.devices(), "GPU"), short_count(best.tokens_per_second),
-                  short_text(best.times.ttft), short_text(best.times.tpot));
-  std::string out = fmt::format("The best plan is {}.\n", what);
+                  short_text(best.times.ttft));
+  const std::string then = q.output > 1.0 ? ", then one in " + short_text(best.times.tpot) : "";
+  std::string out = fmt::format("The best plan is {}{}.\n", what, then);
   if (!best.keeps_up) {
     out += q.rate ? "No plan keeps up with the rate: requests pile up.\n"
                   : "Requests wait: memory or the engine's limits hold fewer than are under way.\n";
@@ -118,7 +120,7 @@ std::string serving_text(const ServingQuestion& q, const ServingSearch& s, std::
     row("weights", [&](const ServedPlan& p) { return weights_text(p.plan, q.model); });
     row("keys and values", [&](const ServedPlan& p) { return kv_text(p.plan); });
     row("TTFT", [&](const ServedPlan& p) { return short_text(p.times.ttft); });
-    row("TPOT", [&](const ServedPlan& p) { return short_text(p.times.tpot); });
+    row("TPOT", [&](const ServedPlan& p) { return q.output > 1.0 ? short_text(p.times.tpot) : "-"; });
     row("tokens/s", [&](const ServedPlan& p) { return short_count(p.tokens_per_second); });
     row("tokens/s per GPU", [&](const ServedPlan& p) { return short_count(p.tokens_per_second_per_gpu()); });
     row("cost per million tokens", [&](const ServedPlan& p) {
@@ -129,7 +131,8 @@ std::string serving_text(const ServingQuestion& q, const ServingSearch& s, std::
     row("KV of a request, each GPU", [&](const ServedPlan& p) { return short_text(p.kv_sequence); });
     row("room for KV, each GPU", [&](const ServedPlan& p) { return short_text(p.memory.kv); });
     row("weights, each GPU", [&](const ServedPlan& p) { return short_text(p.memory.weights); });
-    out += table.str() + "\n" + parts_text(q, s.plans.front());
+    out += table.str();
+    if (q.output > 1.0) out += "\n" + parts_text(q, s.plans.front());
   }
   if (!s.front.empty()) {
     Table front({"<front", "under way", "TPOT", "tokens/s/GPU"});

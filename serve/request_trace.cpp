@@ -100,8 +100,13 @@ class TraceReader {
   std::optional<ServedRequest> request(Position at, std::optional<double> arrival, std::optional<double> input,
                                        std::optional<double> output) {
     const auto tokens = [](const std::optional<double>& v) { return v && *v >= 1.0 && *v <= most_tokens; };
+    const auto part = [](const std::optional<double>& v) { return v && *v != std::floor(*v); };
     if (!arrival || !std::isfinite(*arrival) || !tokens(input) || !tokens(output)) {
       error(at, "the request lacks its arrival, or at least one token of input and of output");
+      return std::nullopt;
+    }
+    if (part(input) || part(output)) {
+      error(at, fmt::format("{} tokens are no whole number", part(input) ? *input : *output));
       return std::nullopt;
     }
     ServedRequest r;

@@ -25,7 +25,9 @@ LoadWork load_work(const StepPricer& pricer, const ModelSpec& m, const ServingPl
   // A pipeline has a microbatch of the sequences in each stage.
   const double batch = std::max(1.0, group / p.pipeline);
   const double keys = load.input + 0.5 * load.output;
-  const double budget = std::max(1.0, rule.tokens - batch);
+  // Requests of one token never decode.
+  const double beside = load.output > 1.0 ? batch : 0.0;
+  const double budget = std::max(1.0, rule.tokens - beside);
   const double fresh = std::max(1.0, load.input * (1.0 - load.prefix_hit));
   out.chunks = std::max(1.0, std::ceil(fresh / budget));
   const double chunk = fresh / out.chunks;
@@ -37,7 +39,7 @@ LoadWork load_work(const StepPricer& pricer, const ModelSpec& m, const ServingPl
   out.half = decode(std::max(0.5, 0.5 * batch), each);
   out.plain = load.draft > 0.0 ? decode(batch, 1.0) : out.decode;
   const double before = load.input - fresh + 0.5 * (fresh - chunk);
-  out.mixed = pricer.work({batch, keys, chunk, before, 1.0 / out.chunks, 1.0, each});
+  out.mixed = pricer.work({beside, keys, chunk, before, 1.0 / out.chunks, 1.0, each});
   return out;
 }
 
@@ -47,6 +49,20 @@ namespace {
 
 Seconds first_step(const LoadWork& w, const EngineCosts& c) {
   return first_step((w.mixed.layers + w.mixed.mixtures) * w.mixed.stages, c);
+}
+
+/// Requests whose one token their prompt's last step makes.
+ServingTimes times_of_prompts(const LoadWork& w, const EngineCosts& c) {
+  ServingTimes out;
+  const Seconds prompt = w.chunks * step_time(w.mixed, c);
+  const Seconds alone = first_step(w, c) + c[EngineCost::prompt] * prompt;
+  const Seconds whole = std::max(alone, w.running / (w.groups * w.mixed.stages) * prompt);
+  out.running = w.running;
+  out.prompt_share = 1.0;
+  out.tokens_per_second = w.running / whole.in(second);
+  out.saturated = w.load.concurrency > w.running;
+  out.ttft = out.saturated ? (w.load.concurrency / w.running) * whole : whole;
+  return out;
 }
 
 }  // namespace
@@ -80,6 +96,7 @@ ServingTimes pool_times(const PoolWork& w, const EngineCosts& c) {
 }
 
 ServingTimes serving_times(const LoadWork& w, const EngineCosts& c) {
+  if (w.load.output <= 1.0) return times_of_prompts(w, c);
   ServingTimes out;
   const Seconds full = step_time(w.decode, c);
   const Seconds half = step_time(w.half, c);
@@ -87,7 +104,9 @@ ServingTimes serving_times(const LoadWork& w, const EngineCosts& c) {
   const Seconds drafts = w.load.draft * w.load.draft_cost * step_time(w.plain, c);
   const Seconds prompt = w.chunks * std::max(Seconds{}, step_time(w.mixed, c) - full);
   const double n = std::max(1.0, w.load.output);
-  const double group = w.running / w.groups;
+  // A request's own prompt is done before its first token. Prompts of others follow each other through the stages.
+  const double others = std::max(0.0, w.running - 1.0) / (w.groups * w.mixed.stages);
+  const double batch = std::max(1.0, w.running / (w.groups * w.mixed.stages));
   const Seconds first = first_step(w, c);
   Seconds tpot = (full + drafts) / made;
   Seconds wait, whole, t = full;
@@ -95,11 +114,12 @@ ServingTimes serving_times(const LoadWork& w, const EngineCosts& c) {
     const Seconds token = (t + drafts) / made;
     const double busy = std::min(1.0 - token / std::max(token, tpot), 0.95);
     wait = first + 0.5 * t + c[EngineCost::prompt] * (1.0 + busy / (2.0 * (1.0 - busy))) * (prompt + w.chunks * t) +
-           c[EngineCost::burst] * group * prompt;
+           c[EngineCost::burst] * others * prompt;
     whole = wait + (n - 1.0) * tpot;
     const double decoding = (n - 1.0) * tpot / whole;
-    t = half + std::max(0.0, 2.0 * decoding - 1.0) * (full - half);
-    const Seconds next = (t + drafts) / made + group * (tpot / whole) * prompt;
+    const double beside = (1.0 + (batch - 1.0) * decoding) / batch;
+    t = half + std::max(0.0, 2.0 * beside - 1.0) * (full - half);
+    const Seconds next = (t + drafts) / made + others * (tpot / whole) * prompt;
     tpot = 0.5 * (tpot + next);
   }
   out.decode_step = t;

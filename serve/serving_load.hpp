@@ -37,7 +37,7 @@ struct LoadWork {
   StepWork decode;       ///< a step without prompts
   StepWork half;         ///< the same of half as many sequences
   StepWork plain;        ///< of one token each: `decode` without drafts
-  StepWork mixed;        ///< a step with a chunk of a prompt on each attention group
+  StepWork mixed;        ///< a step with a chunk of a prompt on each attention group; alone where outputs are one token
   double chunks = 1.0;   ///< steps that a prompt takes
   double running = 1.0;  ///< sequences under way on the replica
   double groups = 1.0;   ///< attention groups
@@ -50,8 +50,8 @@ struct LoadWork {
 /// What requests meet.
 struct ServingTimes {
   Seconds ttft;                    ///< from a request to its first token, in the mean
-  Seconds tpot;                    ///< from token to token after it
-  Seconds decode_step;             ///< a step without prompts
+  Seconds tpot;                    ///< from token to token after it; 0 where requests make one token, which have none
+  Seconds decode_step;             ///< a step without prompts; 0 as well
   double prompt_share = 0.0;       ///< of the time, that prompts add to steps
   double tokens_per_second = 0.0;  ///< output tokens of the replica
   double running = 0.0;
@@ -60,19 +60,25 @@ struct ServingTimes {
 
 /// Times under a steady load.
 ///
-///     TPOT = t(D) + (B TPOT / (G E)) k (m - t)      TTFT = W + Q      E = W + (n - 1) TPOT
-///     W = r + t / 2 + f k m (1 + u / (2 (1 - u))) + b (B / G) k (m - t)
+///     TPOT = t(D) + (o TPOT / E) k (m - t)          TTFT = W + Q      E = W + (n - 1) TPOT
+///     W = r + t / 2 + f k m (1 + u / (2 (1 - u))) + b o k (m - t)      o = (B - 1) / (G P)
 ///     with drafts t(D) is (t' + g e t) / tokens_of_step, t' of steps of g + 1 tokens each and e the draft's cost
-///     D = B (n - 1) TPOT / E      Q = (c - B) E / B, where c > B      throughput = B n / E
+///     D = 1 + (B / (G P) - 1) (n - 1) TPOT / E      Q = (c - B) E / B, where c > B      throughput = B n / E
 ///
 ///     t, m  a step without and with a chunk of a prompt     k  chunks of a prompt     n  output tokens
-///     c  concurrency    B  sequences under way, min(c, fit)    D  of these, those that decode    G  attention groups
-///     u  share of the time that prompts add    r, f, b  the engine's costs of a first step, of prompts, of bursts
+///     c  concurrency    B  sequences under way, min(c, fit)    D  of a microbatch of a group, those that decode with a
+///     request G  attention groups    P  stages u  share of the time that prompts add    r, f, b  the engine's costs of
+///     a first step, of prompts, of bursts
 ///
-/// In steady state a new prompt comes in for each sequence that ends: B TPOT / E a step. A prompt waits for half of the
-/// step under way; for prompts before it as in a queue of one server with equal service times; and, since clients
-/// begin together and fall into step, for a share b of the others. t(D) lies on the line through t(B) and t(B / 2).
-/// Both equations are iterated until they hold.
+/// In steady state a new prompt comes in for each sequence that ends: B TPOT / E a step. A request's own prompt is done
+/// before its first token, so it meets those of the B - 1 others; alone, TPOT is t. Prompts follow each other through
+/// the stages of a pipeline: one delays others by a P-th of what it takes, which its own TTFT has whole. A prompt waits
+/// for half of the step under way; for prompts before it as in a queue of one server with equal service times; and,
+/// since clients begin together and fall into step, for a share b of the others. t(D) lies on the line through t(B) and
+/// t(B / 2). Both equations are iterated until they hold. Requests of one token have no TPOT, and no step decodes:
+///
+///     E = max(r + f k m, B k m / (G P))      TTFT = E + Q      P  stages, each of which has a prompt at once
+///
 /// Source: Little, "A proof for the queuing formula L = lambda W", Operations Research 9(3), 1961 (D, Q, throughput);
 /// the wait u / (2 (1 - u)) is Pollaczek's and Khinchine's for M/D/1 (Kleinrock, "Queueing systems", volume 1, 1975).
 /// Leaves out: lengths that differ, preemption: `simulate_batching` has them.

@@ -29,7 +29,8 @@ class ServingPlans {
       if (a.keeps_up != b.keeps_up) return a.keeps_up;
       if (!a.keeps_up) return a.tokens_per_second > b.tokens_per_second;
       if (q_.rate && a.devices() != b.devices()) return a.devices() < b.devices();
-      if (q_.rate) return a.times.tpot < b.times.tpot;
+      if (q_.rate && a.times.tpot != b.times.tpot) return a.times.tpot < b.times.tpot;
+      if (q_.rate) return a.times.ttft < b.times.ttft;
       return a.tokens_per_second > b.tokens_per_second;
     });
     keep_front();
@@ -100,6 +101,7 @@ class ServingPlans {
       price(s, pricer);
     }
     out_.plans.push_back(s);
+    if (q_.output <= 1.0) return;  // no TPOT to stand on the front with
     for (double c = 1.0; c <= static_cast<double>(fit) && c <= 4096.0; c *= 2.0) {
       const ServingTimes t = served_times(q_, pricer, p, memory, c);
       points_.push_back({p, c, t.tpot, t.ttft, t.tokens_per_second / p.devices()});
@@ -123,7 +125,12 @@ class ServingPlans {
     };
     double high = static_cast<double>(s.sequences_fit);
     if (ends(high) < rate) return std::nullopt;
-    double low = 0.01;
+    // One request at a time is done before the next comes: Little's law gives the share of the time that one is there.
+    const ServingTimes alone = served_times(q_, pricer, s.plan, s.memory, 1.0);
+    if (alone.tokens_per_second / q_.output >= rate) {
+      return rate * (alone.ttft + (q_.output - 1.0) * alone.tpot).in(second);
+    }
+    double low = 1.0;
     for (int i = 0; i < 40; ++i) {
       const double middle = std::sqrt(low * high);
       (ends(middle) < rate ? low : high) = middle;

@@ -36,7 +36,7 @@ struct ServedPlan {
   ServingMemory memory;
   std::uint64_t sequences_fit = 0;         ///< of whole requests, in one replica
   Bytes kv_sequence;                       ///< of one request, on a device
-  double concurrency = 1.0;                ///< of one replica
+  double concurrency = 1.0;                ///< of one replica; below 1 the share of the time that it has a request
   ServingTimes times;                      ///< of one replica
   double tokens_per_second = 0.0;          ///< output tokens of all replicas
   std::optional<double> cost_per_million;  ///< of output tokens, in the cluster's currency
@@ -62,7 +62,7 @@ struct RefusedServingPlan {
 
 struct ServingSearch {
   std::vector<ServedPlan> plans;            ///< best first
-  std::vector<ServingPoint> front;          ///< of TPOT against tokens per second and GPU, by TPOT
+  std::vector<ServingPoint> front;          ///< of TPOT against tokens per second and GPU, by TPOT; none without TPOT
   std::vector<RefusedServingPlan> refused;  ///< one for each reason
   std::size_t tried = 0, fitting = 0;
 };
@@ -72,8 +72,8 @@ struct ServingSearch {
 ///
 /// With a concurrency, replicas fill the cluster and share the requests, and the plan with the most tokens a second is
 /// best. With a rate, as few replicas serve as keep up with it and its bounds, and the plan with the fewest devices is
-/// best, then that with the least TPOT; the concurrency of a replica follows from the rate by Little's law. Plans
-/// within the bounds come before all others.
+/// best, then that with the least TPOT (TTFT where outputs are one token); the concurrency of a replica follows from
+/// the rate by Little's law. Plans within the bounds come before all others.
 [[nodiscard]] ServingSearch search_serving(const ServingQuestion&, const std::function<bool()>& go_on = {});
 
 /// The load of a replica at a concurrency, and what a plan makes of it.

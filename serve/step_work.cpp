@@ -164,7 +164,8 @@ void StepPricer::attention(std::vector<ServingOp>& ops, const StepShape& s) cons
 void StepPricer::communication(StepWork& w, double tokens) const {
   const double h = real(model_.hidden);
   const Bytes own = Bytes::of(2.0 * tokens * h);
-  // Moving bytes alone: an engine's own kernels have less latency than NCCL on devices that NVLink joins.
+  // Moving bytes alone: an engine's own kernels have less latency than NCCL on devices that NVLink joins. Over several
+  // levels it is NCCL's whole time, and the engine's latency is not added.
   const auto bytes_of_one = [&](Collective::Kind kind, Bytes payload, const GroupShape& group) {
     if (group.members < 2) return Seconds{};
     const Seconds least = links_.choose(kind, Bytes::of(16.0), group).time;
@@ -174,13 +175,13 @@ void StepPricer::communication(StepWork& w, double tokens) const {
   const double mixtures = w.mixtures;
   if (plan_.tensor > 1) {
     const double sums = 2.0 * w.layers - (plan_.attention_data > 1 ? mixtures : 0.0);
-    w.collectives += sums;
+    if (tensor_.levels == 1) w.collectives += sums;
     w.collective_bytes += sums * bytes_of_one(Collective::Kind::all_reduce, own, tensor_);
   }
   if (plan_.attention_data > 1 && mixtures > 0.0) {
     // Tokens of all groups go to the experts and come back.
     const Bytes all = static_cast<double>(plan_.attention_data) * own;
-    w.collectives += 2.0 * mixtures;
+    if (stage_.levels == 1) w.collectives += 2.0 * mixtures;
     w.collective_bytes += mixtures * (bytes_of_one(Collective::Kind::all_gather, all, stage_) +
                                       bytes_of_one(Collective::Kind::reduce_scatter, all, stage_));
   }

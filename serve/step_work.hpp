@@ -45,7 +45,7 @@ struct ServingOp {
 struct StepWork {
   std::vector<ServingOp> ops;
   double layers = 0.0, mixtures = 0.0;  ///< of the stage
-  double collectives = 0.0;             ///< of the stage that wait for the slowest link's latency
+  double collectives = 0.0;             ///< of the stage, inside a node: each has the engine's latency
   Seconds collective_bytes;             ///< what moving their bytes takes
   Seconds hop;                          ///< a message to the next stage
   std::uint32_t stages = 1;

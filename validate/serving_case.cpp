@@ -41,8 +41,24 @@ struct Sizes {
   std::uint32_t groups = 1;  ///< attention groups by which the published batch is multiplied
 };
 
-Sizes sizes_of(const std::string& tp, const std::string& pp, const std::string& dp, const std::string& moe_tp,
-               const std::string& moe_ep) {
+/// What the source says of the concurrency of the run: "...; silicon_concurrency=128; ...".
+std::optional<double> stated_concurrency(const std::string& source) {
+  const std::string_view name = "silicon_concurrency=";
+  const std::size_t at = source.find(name);
+  if (at == std::string::npos) return std::nullopt;
+  double n = 0.0;
+  const char* const begin = source.data() + at + name.size();
+  if (std::from_chars(begin, source.data() + source.size(), n).ec != std::errc{}) return std::nullopt;
+  return n;
+}
+
+/// Rows of InferenceX: a dump of its database, or a table that is called by its day.
+bool is_inferencex(const std::string& source) {
+  return source.starts_with("db-dump/") || source.starts_with("source_file=20");
+}
+
+Sizes sizes_of(const std::string& source, const std::string& tp, const std::string& pp, const std::string& dp,
+               const std::string& moe_tp, const std::string& moe_ep) {
   Sizes s;
   s.tensor = std::max(1U, size_in(tp));
   s.pipeline = std::max(1U, size_in(pp));
@@ -55,7 +71,8 @@ Sizes sizes_of(const std::string& tp, const std::string& pp, const std::string& 
   s.groups = std::max(1U, size_in(dp));
   const std::uint32_t all = s.tensor * s.attention_data;
   const auto n = static_cast<std::uint32_t>(std::lround(std::sqrt(all)));
-  if (n > 1 && n * n == all && experts == all) {
+  // 2 x 2 are sizes that engines have.
+  if (is_inferencex(source) && n > 2 && n * n == all && experts == all) {
     const bool both = s.moe_tensor == n && s.moe_expert == n;
     const bool thrice = s.moe_expert == all && s.tensor == n;
     if (both || thrice) {
@@ -89,6 +106,7 @@ class Reader {
     const Engine* engine = engines_.find(c.engine);
     if (engine == nullptr) throw Refused{"no engine is called " + row.backend};
     if (!row.isl || !row.osl || !row.silicon_tpot_ms) throw Refused{"lengths or time per token are not published"};
+    if (*row.osl < 2) throw Refused{"a request of one token has no time per token"};
     const ModelSpec& m = model(row.model_path);
     c.model = m.name;
     c.kind = m.mixture ? "mixture" : "dense";
@@ -120,7 +138,10 @@ class Reader {
       c.pool = "aggregated";
       const std::uint32_t batch = size_in(row.batch_size);
       if (batch == 0) throw Refused{"its concurrency is not published"};
-      const Sizes s = sizes_of(row.tp_size, row.pp_size, row.attention_dp_size, row.moe_tp_size, row.moe_ep_size);
+      const Sizes s = sizes_of(row.silicon_data_source, row.tp_size, row.pp_size, row.attention_dp_size,
+                               row.moe_tp_size, row.moe_ep_size);
+      const std::optional<double> stated = stated_concurrency(row.silicon_data_source);
+      if (stated && *stated != static_cast<double>(batch) * s.groups) throw Refused{"two concurrencies are published"};
       c.plan = pool(s, batch, c.work, output);
     } else {
       read_pools(row, c, pool, input, output);
@@ -138,10 +159,10 @@ class Reader {
   template <class Pool>
   void read_pools(const MeasuredServing& row, ServingCase& c, const Pool& pool, double input, double output) {
     c.pool = "disaggregated";
-    const Sizes d = sizes_of(row.decode_tp_size, row.decode_pp_size, row.decode_attention_dp_size,
-                             row.decode_moe_tp_size, row.decode_moe_ep_size);
-    const Sizes p = sizes_of(row.prefill_tp_size, row.prefill_pp_size, row.prefill_attention_dp_size,
-                             row.prefill_moe_tp_size, row.prefill_moe_ep_size);
+    const Sizes d = sizes_of(row.silicon_data_source, row.decode_tp_size, row.decode_pp_size,
+                             row.decode_attention_dp_size, row.decode_moe_tp_size, row.decode_moe_ep_size);
+    const Sizes p = sizes_of(row.silicon_data_source, row.prefill_tp_size, row.prefill_pp_size,
+                             row.prefill_attention_dp_size, row.prefill_moe_tp_size, row.prefill_moe_ep_size);
     const std::uint32_t batch = size_in(row.decode_batch_size);
     const std::uint32_t prompts = std::max(1U, size_in(row.prefill_batch_size));
     if (batch == 0) throw Refused{"the batch of its decoding workers is not published"};

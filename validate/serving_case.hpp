@@ -36,10 +36,10 @@ struct ServingCases {
 /// Reads rows as docs/serve.md says:
 ///
 /// * `batch_size` is the concurrency of one attention group, so that a replica has batch_size x attention_dp_size.
-/// * Where the moe sizes multiply to n^2 = tp x attention_dp and both of one kind are n (or the experts n^2), the
-/// source
-///   has multiplied a size of n twice: the replica has n devices, with n groups of experts. (Rows of the same run with
-///   the sizes stated plainly are in the table too.)
+///   Rows whose source states another `silicon_concurrency` are refused.
+/// * Where in a row of InferenceX the moe sizes multiply to n^2 = tp x attention_dp, with n above 2, and both of one
+///   kind are n (or the experts n^2), the source has multiplied a size of n twice: the replica has n devices, with n
+///   groups of experts. (Rows of the same run with the sizes stated plainly are in the table too; none of n = 2.)
 /// * Keys are fp8 where TensorRT-LLM serves fp8 or four-bit weights, bf16 otherwise.
 /// * Four-bit weights of gpt-oss are MXFP4, others NVFP4.
 [[nodiscard]] ServingCases serving_cases(const std::vector<MeasuredServing>&, const EngineTable&, const Library&);

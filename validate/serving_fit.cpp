@@ -35,7 +35,7 @@ class Fitter {
   EngineTable fitted(int rounds) {
     const auto n = static_cast<Eigen::Index>(places_.size());
     Eigen::VectorXd x(n);
-    for (Eigen::Index j = 0; j < n; ++j) x[j] = std::log(place(j).figure->value);
+    for (Eigen::Index j = 0; j < n; ++j) x[j] = std::log(place(j).figure->prior);
     double damping = 1e-3;
     set(x);
     std::vector<double> r = residuals();
@@ -152,8 +152,10 @@ class Fitter {
 
 }  // namespace
 
-EngineTable fit_engines(EngineTable table, const std::vector<const ServingCase*>& cases, bool quick) {
-  return Fitter(std::move(table), cases).fitted(quick ? 8 : 60);
+bool is_fitted_to(const ServingCase& c) { return c.pool == "aggregated"; }
+
+EngineTable fit_engines(EngineTable table, const std::vector<const ServingCase*>& cases) {
+  return Fitter(std::move(table), cases).fitted(60);
 }
 
 HeldOutServing held_out(const EngineTable& table, const std::vector<ServingCase>& cases,
@@ -168,10 +170,9 @@ HeldOutServing held_out(const EngineTable& table, const std::vector<ServingCase>
     if (go_on && !go_on(static_cast<double>(done++) / static_cast<double>(groups.size()))) break;
     std::vector<const ServingCase*> others;
     for (const ServingCase& c : cases) {
-      if (key(c) != name) others.push_back(&c);
+      if (is_fitted_to(c) && key(c) != name) others.push_back(&c);
     }
-    // The table knows all points already, so a few rounds bring it to where it is without these.
-    const EngineTable without = fit_engines(table, others, true);
+    const EngineTable without = fit_engines(table, others);
     for (const std::size_t i : of_group) {
       out.times[i] = predicted(cases[i], without.find(cases[i].engine)->costs);
     }

@@ -9,18 +9,22 @@
 
 namespace orrery {
 
+/// Whether costs are fitted to the point: aggregated ones alone.
+[[nodiscard]] bool is_fitted_to(const ServingCase&);
+
 /// Costs of engines fitted to measured points of serving.
 ///
 ///     minimize  sum over points  2 d^2 (sqrt(1 + (r / d)^2) - 1) / s^2  +  sum over costs  ((x - x0) / w)^2
 ///     r = log(predicted / measured) of TPOT, and of TTFT where requests do not queue, with a tenth of the weight
 ///     x = log(value)   x0, w  the prior's logarithm and spread (EngineFigure)   s  0.1   d  0.1
 ///
-/// Costs that all engines share are fitted to all points, an engine's own to its own.
+/// The fit begins at the priors. Costs that all engines share are fitted to all points, an engine's own to its own.
 /// Source: Levenberg and Marquardt on the pseudo-Huber loss (Charbonnier et al., IEEE Trans. Image Processing 6(2),
 /// 1997), differences for derivatives. The same input gives the same bytes.
-[[nodiscard]] EngineTable fit_engines(EngineTable, const std::vector<const ServingCase*>&, bool quick = false);
+[[nodiscard]] EngineTable fit_engines(EngineTable, const std::vector<const ServingCase*>&);
 
-/// Points predicted by costs that were fitted without all points of their group, as `key` has groups. The tables that a
+/// Points predicted by costs that were fitted, from the priors on, to what is_fitted_to of all other groups, as `key`
+/// has groups. The tables that a
 /// group's points were predicted with stand in the order of the points. `go_on` gets the share done; false ends it.
 struct HeldOutServing {
   std::vector<ServingTimes> times;  ///< in the order of the cases

@@ -40,15 +40,10 @@ std::optional<ServingValidation> validate_serving(const std::vector<MeasuredServ
   out.cases = std::move(read.cases);
   out.skipped = std::move(read.skipped);
   out.shipped = engines;
-  std::vector<ServingCase> fitted;  // the cases that costs are fitted to
-  std::vector<std::size_t> places;
-  for (std::size_t i = 0; i < out.cases.size(); ++i) {
-    if (out.cases[i].pool != "aggregated") continue;
-    fitted.push_back(out.cases[i]);
-    places.push_back(i);
-  }
   std::vector<const ServingCase*> all;
-  for (const ServingCase& c : fitted) all.push_back(&c);
+  for (const ServingCase& c : out.cases) {
+    if (is_fitted_to(c)) all.push_back(&c);
+  }
   const auto by = [&](const EngineTable& t) {
     std::vector<ServingTimes> times;
     for (const ServingCase& c : out.cases) times.push_back(predicted(c, t.find(c.engine)->costs));
@@ -64,13 +59,11 @@ std::optional<ServingValidation> validate_serving(const std::vector<MeasuredServ
   add("costs fitted to this table", by(out.refitted));
   bool stopped = false;
   const auto without = [&](const char* name, double from, const auto& key) {
-    const HeldOutServing h = held_out(out.refitted, fitted, key, [&](double share) {
+    HeldOutServing h = held_out(engines, out.cases, key, [&](double share) {
       stopped = stopped || (go_on && !go_on(from + 0.5 * share));
       return !stopped;
     });
-    std::vector<ServingTimes> times = out.rounds.back().times;
-    for (std::size_t k = 0; k < places.size(); ++k) times[places[k]] = h.times[k];
-    if (!stopped) add(name, std::move(times));
+    if (!stopped) add(name, std::move(h.times));
   };
   without("costs that have not seen the point's lengths", 0.0, [](const ServingCase& c) { return c.shape; });
   if (!stopped)

@@ -113,6 +113,37 @@ TEST_CASE("a trace is played, and its device's pace is fitted", "[unit][cli][ser
   CHECK(fitted["pace"].get<double>() == Approx(2.0).epsilon(0.1));
   CHECK(fitted["predicted"]["latency_s"]["mean"].get<double>() ==
         Approx(fitted["measured"]["latency_s"]["mean"].get<double>()).epsilon(0.1));
+  CHECK(fitted["without_measured_times"] == 0);
+  const Ran all = run(ORRERY_PROGRAM, common + "--fit 30");
+  CHECK(all.status == 2);
+  CHECK(all.err.find("--fit 30 leaves none of 30 requests") != std::string::npos);
+  // One more, without times, is counted; the figures beside measured ones stay those of the others.
+  {
+    std::ofstream out(folder.file("t.jsonl"), std::ios::app);
+    out << "{\"arrival\": 90, \"input\": 200, \"output\": 50}\n";
+  }
+  const json more = answer(common + "--fit 10")["played"];
+  CHECK(more["without_measured_times"] == 1);
+  CHECK(more["measured"] == fitted["measured"]);
+  CHECK(more["predicted"] == fitted["predicted"]);
+  // Latencies a hundred times as long as predicted are no device's.
+  {
+    std::ofstream out(folder.file("t.jsonl"));
+    for (const json& r : first["each"]) {
+      const double took = r["last_token_s"].get<double>() - r["arrival_s"].get<double>();
+      out << json{{"arrival", r["arrival_s"]},
+                  {"input", 200},
+                  {"output", 50},
+                  {"queued_ts", 0.0},
+                  {"first_token_ts", 50.0 * took},
+                  {"last_token_ts", 100.0 * took}}
+                 .dump()
+          << "\n";
+    }
+  }
+  const Ran slow = run(ORRERY_PROGRAM, common + "--fit 10");
+  CHECK(slow.status == 2);
+  CHECK(slow.err.find("no pace from 0.2 to 5 gives") != std::string::npos);
 }
 
 TEST_CASE("what serve cannot do is refused with the reason and the nearest choice", "[unit][cli][serve]") {
@@ -138,4 +169,28 @@ TEST_CASE("what serve cannot do is refused with the reason and the nearest choic
   CHECK(refused("llama-3.1-8b --cluster h100:1 --weights fp7").find("is no format") != std::string::npos);
   CHECK(refused("llama-3.1-8b --cluster h100:1 --fit 3").find("--fit goes with --trace") != std::string::npos);
   CHECK(refused("llama-3.1-8b --cluster h100:1 --draft 3").find("go together") != std::string::npos);
+  CHECK(refused("llama-3.1-8b --cluster h100:8 --plan tp=1.9").find("is no whole number") != std::string::npos);
+  CHECK(refused("llama-3.1-8b --cluster h100:8 --plan \"tp=1 tp=2\"").find("names tp twice") != std::string::npos);
+  CHECK(refused("llama-3.1-8b --cluster h100:1 --seed 7").find("--seed goes with --requests") != std::string::npos);
+  CHECK(refused("llama-3.1-8b --cluster h100:1 --kv-tokens 99").find("--kv-tokens goes with") != std::string::npos);
+  CHECK(refused("llama-3.1-8b --cluster h100:1 --output 1 --tpot 30ms").find("makes none") != std::string::npos);
+  CHECK(refused("llama-3.1-8b --cluster h100:1 --output 1 --svg a.svg").find("has none") != std::string::npos);
+}
+
+TEST_CASE("requests of one token have no TPOT, and are bounded by their prompts", "[unit][cli][serve]") {
+  const json j = answer("serve llama-3.1-8b --cluster h100:1 --input 1000 --output 1 --concurrency 64 --plan tp=1");
+  const json& times = j["plans"][0]["times"];
+  CHECK(times["tpot_s"].is_null());
+  CHECK(j["front"].empty());
+  // 8.03 G parameters, less the embedding, twice 1,000 tokens, at most 989 TFLOP/s: 66 prompts a second.
+  CHECK(j["plans"][0]["tokens_per_s"] < 66.0);
+  CHECK(j["plans"][0]["tokens_per_s"] > 33.0);
+  CHECK(run(ORRERY_PROGRAM, "serve llama-3.1-8b --cluster h100:1 --output 1").out.find("then one in") ==
+        std::string::npos);
+}
+
+TEST_CASE("below one request the concurrency is the rate times the latency", "[unit][cli][serve]") {
+  const json plan = answer("serve llama-3.1-8b --cluster h100:1 --rate 0.05 --plan tp=1")["plans"][0];
+  const double latency = plan["times"]["ttft_s"].get<double>() + 1023.0 * plan["times"]["tpot_s"].get<double>();
+  CHECK(plan["concurrency"].get<double>() == Approx(0.05 * latency));
 }

@@ -36,6 +36,8 @@ TEST_CASE("what is no trace is refused with its line", "[serve]") {
   CHECK(message("{\"arrival\": 0, \"input\": 1, \"output\": 1}\nnonsense\n").find("t:2:1: error") != std::string::npos);
   CHECK(message("{\"arrival\": 0, \"input\": 0, \"output\": 1}\n").find("at least one token") != std::string::npos);
   CHECK(message("a,b\n1,2\n").find("no column is called arrival") != std::string::npos);
+  CHECK(message("arrival,input,output\n0,10.7,1\n").find("10.7 tokens are no whole number") != std::string::npos);
+  CHECK(message("{\"arrival\": 0, \"input\": 1, \"output\": 2.5}\n").find("2.5 tokens") != std::string::npos);
   CHECK(message("arrival,input,output\n0,many,1\n").find("[serve.trace]") != std::string::npos);
 }
 

@@ -116,6 +116,22 @@ TEST_CASE("the parts of a step sum to its time", "[serve]") {
   CHECK(w.collectives == 122.0);  // two all-reduces in each of 61 layers
 }
 
+// Over the network a collective has NCCL's latency in its own time; the engine's is that of kernels inside a node.
+TEST_CASE("a collective's latency counts once", "[serve]") {
+  Served s = served("deepseek-v3", "h200:8x2");
+  const auto step = [&](const ServingPlan& p) { return step_time(s.pricer(p).work({8.0, 1500.0}), s.engine.costs); };
+  ServingPlan inside, across, groups;
+  inside.tensor = 8;
+  across.tensor = 16;
+  groups.attention_data = 16;
+  groups.expert = 16;
+  const Seconds a = step(inside), b = step(across), c = step(groups);
+  s.engine.costs[EngineCost::collective] += 1e-5;
+  CHECK((step(inside) - a).in(second) == Approx(122.0 * 1e-5));
+  CHECK(step(across) == b);
+  CHECK(step(groups) == c);
+}
+
 TEST_CASE("more sequences, more keys and longer prompts never take less time", "[serve]") {
   const std::string model = GENERATE("llama-3.1-8b", "gpt-oss-20b", "deepseek-v2-lite");
   CAPTURE(model);

@@ -23,9 +23,9 @@ const std::string header =
 /// An aggregated row. `sizes`: batch, tp, pp, attention dp, moe tp, moe ep.
 std::string row(const std::string& id, const std::string& engine, const std::string& model, const std::string& gpu,
                 const std::string& format, const std::string& lengths, const std::string& sizes, double ttft_ms,
-                double tpot_ms) {
-  return fmt::format("{},here,{},1,{},{},{},agg,{},{},{},{},,,,,,,,,,,,,,,{:.17g},{:.17g}\n", id, engine, model, gpu,
-                     format, lengths, format, format, sizes, ttft_ms, tpot_ms);
+                double tpot_ms, const std::string& source = "here") {
+  return fmt::format("{},{},{},1,{},{},{},agg,{},{},{},{},,,,,,,,,,,,,,,{:.17g},{:.17g}\n", id, source, engine, model,
+                     gpu, format, lengths, format, format, sizes, ttft_ms, tpot_ms);
 }
 
 EngineTable engines() {
@@ -61,28 +61,48 @@ TEST_CASE("a row of serving becomes a plan of a replica and its load", "[validat
 
 // The same run, as the table has it: with the sizes of its 8 devices, and with a size of 8 multiplied twice.
 TEST_CASE("a size that was multiplied twice is the size once", "[validate][serve]") {
-  const ServingCases c =
-      cases(row("plain", "trtllm", "deepseek-ai/DeepSeek-V3", "b200_sxm", "nvfp4", "1024,1024", "32,1,1,8,1,8", 1, 1) +
-            row("twice", "trtllm", "deepseek-ai/DeepSeek-V3", "b200_sxm", "nvfp4", "1024,1024", "4,1,1,64,8,8", 1, 1) +
-            row("tensor", "sglang", "deepseek-ai/DeepSeek-R1", "b200_sxm", "nvfp4", "1024,1024", "4,64,1,1,8,8", 1, 1) +
-            row("thrice", "vllm", "MiniMaxAI/MiniMax-M2.5", "b200_sxm", "fp8", "1024,1024", "16,4,1,4,1,16", 1, 1));
-  REQUIRE(c.cases.size() == 4);
-  CHECK(c.cases[0].plan == c.cases[1].plan);
-  CHECK(c.cases[0].work.load.concurrency == 256.0);
-  CHECK(c.cases[1].work.load.concurrency == 256.0);
-  CHECK(c.cases[2].plan.tensor == 8);
-  CHECK(c.cases[2].plan.expert == 8);
-  CHECK(c.cases[3].plan.devices() == 4);
-  CHECK(c.cases[3].plan.attention_data == 4);
-  CHECK(c.cases[3].work.load.concurrency == 64.0);
+  const auto read = [](const char* engine, const char* model, const char* sizes, const char* source) {
+    ServingCases c = cases(row("a", engine, model, "b200_sxm", "fp8", "1024,1024", sizes, 1, 1, source));
+    REQUIRE(c.cases.size() == 1);
+    return c.cases.front();
+  };
+  const char* const v3 = "deepseek-ai/DeepSeek-V3";
+  const char* const m2 = "MiniMaxAI/MiniMax-M2.5";
+  const char* const dump = "db-dump/2026-04-27; config_id=1";
+  const ServingCase plain = read("trtllm", v3, "32,1,1,8,1,8", dump);
+  const ServingCase twice = read("trtllm", v3, "4,1,1,64,8,8", dump);
+  CHECK(plain.plan == twice.plan);
+  CHECK(plain.work.load.concurrency == 256.0);
+  CHECK(twice.work.load.concurrency == 256.0);
+  const ServingCase tensor = read("sglang", v3, "4,64,1,1,8,8", "source_file=2026-04-06.csv");
+  CHECK(tensor.plan.tensor == 8);
+  CHECK(tensor.plan.expert == 8);
+  const ServingCase thrice = read("vllm", m2, "16,4,1,4,1,16", dump);
+  CHECK(thrice.plan.devices() == 4);
+  CHECK(thrice.plan.attention_data == 4);
+  CHECK(thrice.work.load.concurrency == 64.0);
+  // Engines have 2 x 2, and other sources say what they mean.
+  CHECK(read("vllm", m2, "16,2,1,2,1,4", dump).plan.devices() == 4);
+  CHECK(read("vllm", m2, "16,4,1,4,1,16", "source_file=here.csv").plan.devices() == 16);
+}
+
+TEST_CASE("a row with two concurrencies is refused", "[validate][serve]") {
+  const auto of = [](const char* source, const char* sizes) {
+    return cases(row("a", "trtllm", "deepseek-ai/DeepSeek-V3", "b200_sxm", "fp8", "1024,1024", sizes, 1, 1, source));
+  };
+  CHECK(of("source_file=here.csv; silicon_concurrency=256", "32,1,1,8,1,8").cases.size() == 1);
+  const ServingCases two = of("source_file=here.csv; silicon_concurrency=224; wip=False", "56,4,1,1,1,4");
+  CHECK(two.cases.empty());
+  REQUIRE(two.skipped.size() == 1);
+  CHECK(two.skipped.front().reason == "two concurrencies are published");
 }
 
 TEST_CASE("rows that cannot be predicted say why", "[validate][serve]") {
   const ServingCases c =
-      cases(row("model", "vllm", "nobody/Nothing-9B", "h100_sxm", "fp8", "1,1", "1,1,1,1,1,1", 1, 1) +
-            row("gpu", "vllm", "Qwen/Qwen3-32B", "tpu", "fp8", "1,1", "1,1,1,1,1,1", 1, 1) +
-            row("tensor", "vllm", "deepseek-ai/DeepSeek-R1", "gb200", "fp8", "1,1", "1,36,1,1,36,1", 1, 1) +
-            row("memory", "vllm", "deepseek-ai/DeepSeek-R1", "h100_sxm", "fp8", "1,1", "1,1,1,1,1,1", 1, 1));
+      cases(row("model", "vllm", "nobody/Nothing-9B", "h100_sxm", "fp8", "1,2", "1,1,1,1,1,1", 1, 1) +
+            row("gpu", "vllm", "Qwen/Qwen3-32B", "tpu", "fp8", "1,2", "1,1,1,1,1,1", 1, 1) +
+            row("tensor", "vllm", "deepseek-ai/DeepSeek-R1", "gb200", "fp8", "1,2", "1,36,1,1,36,1", 1, 1) +
+            row("memory", "vllm", "deepseek-ai/DeepSeek-R1", "h100_sxm", "fp8", "1,2", "1,1,1,1,1,1", 1, 1));
   CHECK(c.cases.empty());
   REQUIRE(c.skipped.size() == 4);
   CHECK(c.skipped[0].reason == "no shipped model is called nobody/Nothing-9B");
@@ -154,4 +174,31 @@ TEST_CASE("held-out rounds predict each point without its group", "[validate][se
   CHECK(v->rounds[1].groups.front().tpot.mape_pct < v->rounds[0].groups.front().tpot.mape_pct);
   CHECK(v->rounds[1].groups.front().tpot.mape_pct <= v->rounds[3].groups.front().tpot.mape_pct);
   CHECK_FALSE(validate_serving(table(rows), engines(), test::shipped_library(), [](double) { return false; }));
+}
+
+// Nothing is fitted to pools of their own, but their model is among what costs have seen.
+TEST_CASE("pools of their own are held out with their model, from the priors on", "[validate][serve]") {
+  std::string rows =
+      "pools,here,vllm,1,Qwen/Qwen3-32B,h100_sxm,fp8,disagg,1024,128,fp8,fp8,,,,,,,"
+      "1,1,4,1,1,1,1,16,1,4,1,1,1,1,100,20\n";
+  for (int i = 0; i < 8; ++i) {
+    rows += row(fmt::format("r{}", i), "vllm", i % 2 == 0 ? "meta-llama/Llama-3.1-8B" : "Qwen/Qwen3-32B", "h100_sxm",
+                "fp8", "1024,128", fmt::format("{},4,1,1,1,1", 4 + i), 100, 10 + i);
+  }
+  EngineTable moved = engines();
+  for (Engine& e : moved.engines) {
+    for (EngineFigure& f : e.own) f.value *= f.spread > 0.0 ? 1.5 : 1.0;
+  }
+  moved.set_costs();
+  const auto v = validate_serving(table(rows), moved, test::shipped_library());
+  REQUIRE(v);
+  std::vector<const ServingCase*> others;
+  for (const ServingCase& c : v->cases) {
+    if (c.model == "llama-3.1-8b") others.push_back(&c);
+  }
+  REQUIRE(others.size() == 4);
+  REQUIRE(v->cases.front().pool == "disaggregated");
+  const EngineTable unseen = fit_engines(engines(), others);
+  CHECK(v->rounds[3].times[0].tpot == predicted(v->cases[0], unseen.find("vllm")->costs).tpot);
+  CHECK_FALSE(v->rounds[3].times[0].tpot == v->rounds[1].times[0].tpot);
 }
