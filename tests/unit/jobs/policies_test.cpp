@@ -119,3 +119,40 @@ TEST_CASE("GPU time is conserved, GPUs are never held twice, and the same input 
     }
   }
 }
+
+TEST_CASE("easy counts a job that may be scattered at its slower speed", "[unit][jobs]") {
+  // Nodes of 2 and 2. a 1 GPU 10 s and b 1 GPU 20 s share node 0, c (2 GPUs, 3 s) has node 1; d wants 4 and is reserved
+  // for 20 s.
+  JobCosts costs;
+  costs.scattered_speed = full_speed / 2;
+  // e (2 GPUs, 9 s from 4 s on) might take 18 s, so it waits; f (8 s) ends in time however it is placed.
+  CHECK(ends_of(played(workload_of({{0, 10, 1}, {0, 20, 1}, {0, 3, 2}, {1, 5, 4}, {4, 9, 2}}), "easy", {2, 2},
+                       PlaceRule::packed, costs)) == Ends{10, 20, 3, 25, 34});
+  CHECK(ends_of(played(workload_of({{0, 10, 1}, {0, 20, 1}, {0, 3, 2}, {1, 5, 4}, {4, 8, 2}}), "easy", {2, 2},
+                       PlaceRule::packed, costs)) == Ends{10, 20, 3, 25, 12});
+}
+
+TEST_CASE("easy reserves nodes where places are consolidated", "[unit][jobs]") {
+  // Nodes of 2 and 2. a (5 s) and b (20 s) share node 0, c (10 s) and d (30 s) node 1. e wants one whole node, which
+  // there is at 20 s, although two GPUs are free at 10 s. f (1 GPU, from 6 s on) would hold node 0 until 46 s.
+  const std::vector<ShortJob> jobs = {{0, 5, 1}, {0, 20, 1}, {0, 10, 1}, {0, 30, 1}, {1, 10, 2}};
+  std::vector<ShortJob> late = jobs, in_time = jobs;
+  late.push_back({6, 40, 1});
+  in_time.push_back({6, 14, 1});
+  // f waits until the free GPU of node 1 leaves e its node: at 10 s best fit still gives it node 0, at 20 s node 1.
+  CHECK(ends_of(played(workload_of(late), "easy", {2, 2}, PlaceRule::consolidated)) == Ends{5, 20, 10, 30, 30, 60});
+  CHECK(ends_of(played(workload_of(in_time), "easy", {2, 2}, PlaceRule::consolidated)) == Ends{5, 20, 10, 30, 30, 20});
+}
+
+TEST_CASE("jobs go on where the one that they were stopped for finds no place", "[unit][jobs]") {
+  // Nodes of 2 and 2. a and b share node 0, c and d node 1. e (2 GPUs) is chosen before b and d, which have one GPU on
+  // each node. So it waits, b and d go on without a restart, and e starts when b leaves it node 0.
+  JobCosts costs;
+  costs.restart = 7 * microseconds_per_second;
+  const JobWorkload w = workload_of({{0, 50, 1}, {1, 100, 1}, {2, 60, 1}, {3, 100, 1}, {5, 10, 2}});
+  for (const char* policy : {"srtf", "srsf"}) {
+    const JobHistory h = played(w, policy, {2, 2}, PlaceRule::consolidated, costs);
+    CHECK(ends_of(h) == Ends{50, 101, 62, 103, 111});
+    for (const JobProgress& p : h.jobs) CHECK((p.stops == 0 && p.lost == 0));
+  }
+}
