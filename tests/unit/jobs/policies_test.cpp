@@ -156,3 +156,48 @@ TEST_CASE("jobs go on where the one that they were stopped for finds no place", 
     for (const JobProgress& p : h.jobs) CHECK((p.stops == 0 && p.lost == 0));
   }
 }
+
+TEST_CASE("one workload under every rule of Tiresias's simulator, by hand", "[unit][jobs]") {
+  // 4 GPUs, times in seconds. a wants 2, b all 4, c 1, d 2.
+  const JobWorkload w = workload_of({{0, 10000, 2}, {1000, 4000, 4}, {2000, 3000, 1}, {3000, 6000, 2}});
+  const auto ends = [&](const char* policy) { return ends_of(played(w, policy, {4})); };
+  CHECK(ends("fifo") == Ends{10000, 14000, 17000, 20000});
+  // d is passed over when c starts at 14000.
+  CHECK(ends("lpjf") == Ends{10000, 14000, 17000, 23000});
+  // c passes b at 2000; d, for which one GPU is free at 3000, passes it at 5000.
+  CHECK(ends("fjf") == Ends{10000, 15000, 5000, 11000});
+  CHECK(ends("sjf") == Ends{10000, 15000, 5000, 11000});
+  // b stops a at 1000 and keeps all GPUs; then c and d have them, and a when c ends.
+  CHECK(ends("srtf") == Ends{17000, 5000, 8000, 11000});
+  // b runs from 1000 to 2000, a to 3000, d until 9000, a again from 5000 on; b last.
+  CHECK(ends("srsf") == Ends{13000, 16000, 5000, 9000});
+  // a leaves the first queue at 3250 and d has its GPUs until 6500, when it leaves, too, and b has all.
+  CHECK(ends("las") == Ends{15750, 10500, 5000, 13250});
+  // a leaves the first queue at 1625, b at 2437.5, d at 4625; d leaves the second at 6600, a at 6850, b at 7837.5.
+  CHECK(ends("2d-las") == Ends{16437.5, 10037.5, 5437.5, 12187.5});
+}
+
+TEST_CASE("histories of a small workload are those that were recorded", "[golden][jobs]") {
+  // Whatever changes one of these numbers changes what a policy does; a change on purpose records them anew.
+  struct Recorded {
+    const char* policy;
+    std::uint64_t packed, consolidated;
+  };
+  const std::vector<Recorded> recorded = {
+      {"fifo", 0x7ac0f5b3bccc4e53, 0xf2b7f6a39adc370b}, {"fjf", 0xf838bc457574a68f, 0x19dbcdd87812c559},
+      {"sjf", 0x1e3d66bd0f52943f, 0xccd314752d0c8ca5},  {"lpjf", 0xb0924a8ce24e7319, 0xe9b04cb51184b469},
+      {"srtf", 0x97051da9a013884c, 0x2b467cada293a9f2}, {"srsf", 0x407bdb2a23ca2cf8, 0xd91ff0dd6d36b459},
+      {"easy", 0xbdb2447d111094e7, 0x876154d529351555}, {"sia", 0x48240c04527c14d8, 0x632ad8204b6abdb4},
+      {"las", 0xf838bc457574a68f, 0xc4316d47d43f41cd},  {"2d-las", 0xf838bc457574a68f, 0xc4316d47d43f41cd}};
+  REQUIRE(recorded.size() == job_policies().size());
+  JobCosts costs;
+  costs.restart = 1'500'001;
+  const JobWorkload w = random_workload(77, 120);
+  for (const Recorded& r : recorded) {
+    CAPTURE(r.policy);
+    CHECK(played(w, r.policy, {4, 4, 3, 2}, PlaceRule::consolidated, costs).hash == r.consolidated);
+    costs.scattered_speed = 7'001;
+    CHECK(played(w, r.policy, {4, 4, 3, 2}, PlaceRule::packed, costs).hash == r.packed);
+    costs.scattered_speed = full_speed;
+  }
+}
