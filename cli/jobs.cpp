@@ -80,7 +80,9 @@ class JobsVerb final : public Verb {
              "packed: a job takes as few nodes as are free for it; consolidated: it waits until it has as few as it "
              "needs");
     c.option("--restart", restart_, "time for which a stopped job holds its GPUs before it goes on (\"30 s\")");
-    c.option("--scattered", scattered_, "a job on more nodes than it needs takes so many times as long (1 to 100)");
+    c.option("--scattered", scattered_,
+             "a job on more nodes than it needs takes so many times as long (1 to 100); its speed is rounded to a "
+             "ten-thousandth of that on few nodes");
     c.option("--tables", tables_, "folder of measured speeds, for workloads of Sia's form (docs/jobs.md)");
     c.option("--tables-type", tables_type_, "type of GPU in --tables, as in placements-TYPE.csv");
     c.flag("--leave-out-large", leave_out_large_, "leave out jobs that want more GPUs than there are");
@@ -111,6 +113,7 @@ class JobsVerb final : public Verb {
     JobsAnswer a;
     a.options = simulation(a.cluster_name);
     const std::vector<const JobPolicyRow*> policies = policies_of(policy_);
+    require_used_flags(policies);
     read(a);
     keep_apart(*workload_, {flags_.output, svg_, trace_});
     try {
@@ -144,6 +147,18 @@ class JobsVerb final : public Verb {
     return status_fine;
   }
 
+  /// A flag that would change nothing is a mistake.
+  void require_used_flags(const std::vector<const JobPolicyRow*>& policies) const {
+    if (each_ && !flags_.json && !flags_.output) refuse("cli.flags", "--each goes with --json or --output");
+    if (scattered_ && places_ == "consolidated") {
+      refuse("cli.flags", "--scattered goes with --places packed", {"A consolidated job is never scattered."});
+    }
+    if (restart_ && std::none_of(policies.begin(), policies.end(), [](const JobPolicyRow* p) { return p->preempts; })) {
+      refuse("cli.flags", "--restart goes with a policy that stops jobs",
+             {fmt::format("--policy {} stops none; orrery jobs --list says which do.", policy_)});
+    }
+  }
+
   [[nodiscard]] JobSimulation simulation(std::string& cluster_name) const {
     JobSimulation out;
     if (on_.has_value() == nodes_.has_value()) {
@@ -164,9 +179,11 @@ class JobsVerb final : public Verb {
       out.gpus_of_nodes.assign(*nodes_, *per_node_);
     }
     out.places = places_ == "packed" ? PlaceRule::packed : PlaceRule::consolidated;
-    out.costs.restart = restart();
-    out.costs.scattered_speed =
-        std::llround(static_cast<double>(full_speed) / number_of(scattered_, "--scattered", 1.0, 100.0));
+    if (restart_) out.costs.restart = restart();
+    if (scattered_) {
+      out.costs.scattered_speed =
+          std::llround(static_cast<double>(full_speed) / number_of(*scattered_, "--scattered", 1.0, 100.0));
+    }
     out.keep_stretches = svg_ || trace_;
     return out;
   }
@@ -174,8 +191,8 @@ class JobsVerb final : public Verb {
   [[nodiscard]] Microseconds restart() const {
     Seconds time;
     std::string problem;
-    if (!parse_quantity(restart_, time, problem) || time < Seconds{} || time.base() > 1e5) {
-      refuse("cli.amount", fmt::format("--restart: \"{}\" is no time from 0 s to 100000 s", restart_),
+    if (!parse_quantity(*restart_, time, problem) || time < Seconds{} || time.base() > 1e5) {
+      refuse("cli.amount", fmt::format("--restart: \"{}\" is no time from 0 s to 100000 s", *restart_),
              {"\"30 s\" and \"2 min\" are right."});
     }
     return std::llround(time.base() * static_cast<double>(microseconds_per_second));
@@ -263,9 +280,9 @@ class JobsVerb final : public Verb {
     file.close();
   }
 
-  std::optional<std::string> workload_, on_, svg_, trace_, tables_;
+  std::optional<std::string> workload_, on_, svg_, trace_, tables_, restart_, scattered_;
   std::optional<std::uint32_t> nodes_, per_node_, count_, seed_;
-  std::string policy_ = "fifo", places_ = "packed", restart_ = "0 s", scattered_ = "1", tables_type_ = "aws";
+  std::string policy_ = "fifo", places_ = "packed", tables_type_ = "aws";
   bool leave_out_large_ = false, list_ = false, each_ = false;
   CommonFlags flags_;
   Progress progress_;

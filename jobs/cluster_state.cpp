@@ -78,6 +78,13 @@ Microseconds ClusterState::end_of(JobNumber j) const {
   return p.since + p.restart_left + (p.work_left + p.speed - 1) / p.speed;
 }
 
+Microseconds ClusterState::longest_hold(JobNumber j) const {
+  const ClusterJob& job = jobs_[j];
+  // One GPU cannot be scattered.
+  const std::int64_t speed = job.gpus > 1 && rule_ == PlaceRule::packed ? costs_.scattered_speed : full_speed;
+  return job.startup + (job.run * full_speed + speed - 1) / speed;
+}
+
 bool ClusterState::restarting(JobNumber j) const { return progress_[j].since + progress_[j].restart_left > now_; }
 
 bool ClusterState::start(JobNumber j, const JobSpeed& on) {
@@ -85,19 +92,24 @@ bool ClusterState::start(JobNumber j, const JobSpeed& on) {
   ORRERY_ASSERT(p.phase == JobPhase::waiting, j);
   p.places = pool_.take(on.gpus, rule_);
   if (p.places.empty()) return false;
-  p.phase = JobPhase::running;
   p.gpus = on.gpus;
   const bool scattered = p.places.size() > pool_.least_nodes(on.gpus);
   p.speed = scattered ? std::max<std::int64_t>(1, on.speed * costs_.scattered_speed / full_speed) : on.speed;
   // A stop in the middle of a restart makes the restart begin again.
   p.restart_left = p.stops > 0 ? restart_of(j) : jobs_[j].startup;
-  p.since = p.started = now_;
   if (p.first_start < 0) p.first_start = now_;
+  enter(j);
+  return true;
+}
+
+void ClusterState::enter(JobNumber j) {
+  JobProgress& p = progress_[j];
+  p.phase = JobPhase::running;
+  p.since = p.started = now_;
   running_at_[j] = static_cast<std::uint32_t>(running_.size());
   running_.push_back(j);
   changes_.push_back(j);
   record(Event::start, j);
-  return true;
 }
 
 void ClusterState::leave(JobNumber j, Event event) {
@@ -119,6 +131,18 @@ void ClusterState::stop(JobNumber j) {
   leave(j, Event::stop);
   progress_[j].phase = JobPhase::waiting;
   ++progress_[j].stops;
+}
+
+bool ClusterState::take_back_stop(JobNumber j, std::vector<NodeShare> places) {
+  JobProgress& p = progress_[j];
+  ORRERY_ASSERT(p.phase == JobPhase::waiting && p.stops > 0 && p.since == now_, j);
+  if (!pool_.take(places)) return false;
+  // Its speed and what is left of a restart are those of its stop.
+  --p.stops;
+  for (const NodeShare& share : places) p.gpus += share.gpus;
+  p.places = std::move(places);
+  enter(j);
+  return true;
 }
 
 void ClusterState::submit(JobNumber j) {

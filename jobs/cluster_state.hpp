@@ -46,6 +46,12 @@ struct JobStretch {
   friend bool operator==(const JobStretch&, const JobStretch&) = default;
 };
 
+/// A job that a policy has stopped, and the places that it had.
+struct StoppedJob {
+  JobNumber job = 0;
+  std::vector<NodeShare> places;
+};
+
 /// The cluster at an instant: what a policy sees, and what it may do.
 class ClusterState {
  public:
@@ -68,6 +74,11 @@ class ClusterState {
   /// Whether a running job has not yet come to work since it got its GPUs.
   [[nodiscard]] bool restarting(JobNumber) const;
   [[nodiscard]] Microseconds restart_of(JobNumber j) const { return jobs_[j].restart.value_or(costs_.restart); }
+  /// The time for which a job that has not started holds its GPUs at most: it may be scattered.
+  [[nodiscard]] Microseconds longest_hold(JobNumber) const;
+  /// The free GPUs of each node now.
+  [[nodiscard]] const NodePool& pool() const { return pool_; }
+  [[nodiscard]] PlaceRule rule() const { return rule_; }
   /// GPUs of the largest node.
   [[nodiscard]] std::uint32_t node_gpus() const { return node_gpus_; }
 
@@ -77,6 +88,9 @@ class ClusterState {
   bool start(JobNumber j) { return start(j, {jobs_[j].gpus, full_speed}); }
   /// Takes the GPUs of a running job, which then waits.
   void stop(JobNumber);
+  /// Takes back a stop of this instant: the job goes on where it was, without a restart. False, with nothing done, where
+  /// another job has some of these places, which it had.
+  bool take_back_stop(JobNumber, std::vector<NodeShare> places);
 
   // For the simulation.
   void advance(Microseconds to);
@@ -96,6 +110,7 @@ class ClusterState {
   enum class Event : std::uint8_t { submit, start, stop, end };
   void count(JobNumber);
   void leave(JobNumber, Event);
+  void enter(JobNumber);
   void record(Event, JobNumber);
 
   std::span<const ClusterJob> jobs_;

@@ -19,6 +19,7 @@ class FirstShortJob {
   void erase(JobNumber);
   /// The first whose run is at most `limit`.
   [[nodiscard]] std::optional<JobNumber> first(Microseconds limit) const;
+  static constexpr Microseconds any = std::numeric_limits<Microseconds>::max() - 1;  ///< as limit: no limit
   [[nodiscard]] bool empty() const { return tree_.empty() || tree_[1] == none; }
 
  private:

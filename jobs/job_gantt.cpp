@@ -79,7 +79,7 @@ class Picture {
         "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\"><title>{}: {} GPUs, {} to "
         "{}</title></rect>\n",
         x, y, wide, high, colours[span.job % colours.size()], name, workload_.jobs[span.job].gpus,
-        time_text(seconds_of(span.begin)), time_text(seconds_of(span.end)));
+        time_text(seconds_of(span.begin - begin_)), time_text(seconds_of(span.end - begin_)));
     // A character of this size is some 5.5 wide.
     if (wide > 5.5 * static_cast<double>(workload_.jobs[span.job].name.size()) + 4.0) {
       out += fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" font-size=\"9\" fill=\"#ffffff\">{}</text>\n", x + 2.0,

@@ -45,6 +45,34 @@ std::vector<CsvRow> bar_rows(std::string_view text) {
   return rows;
 }
 
+/// Rows of a table with commas. Where one breaks the form, each line is read as a row, and those that break it are listed.
+std::vector<CsvRow> comma_rows(const Origin& origin, std::vector<DoubtfulRow>& doubts, Diagnostics& d) {
+  Diagnostics found;
+  std::vector<CsvRow> rows = read_csv(origin, found);
+  if (found.empty()) return rows;
+  rows.clear();
+  std::uint32_t number = 0;
+  for (std::string_view text = origin.text; !text.empty();) {
+    ++number;
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    Diagnostics broken;
+    std::vector<CsvRow> row = read_csv({origin.file, std::string(line) + "\n", {}}, broken);
+    if (broken.empty()) {
+      if (row.empty()) continue;
+      for (CsvCell& cell : row.front()) cell.at.line = number;
+      rows.push_back(std::move(row.front()));
+    } else if (rows.empty()) {
+      // Without its first line a table says nothing.
+      for (const Diagnostic& mistake : found.list()) d.add(mistake);
+      return {};
+    } else {
+      doubts.push_back({{number, 1}, broken.list().front().message});
+    }
+  }
+  return rows;
+}
+
 const WorkloadForm* form_of(const CsvRow& header) {
   const auto has = [&](std::string_view column) {
     return std::any_of(header.begin(), header.end(), [&](const CsvCell& c) { return c.text == column; });
@@ -91,35 +119,53 @@ void read_rows(const WorkloadForm& form, const std::vector<CsvRow>& rows, JobWor
   }
 }
 
-/// Sorts by submission, and lets dates count from the first. Rows beyond `longest_time` after it are left out.
-void order(JobWorkload& w, bool dated) {
+void sort_by_submission(JobWorkload& w) {
   std::stable_sort(w.jobs.begin(), w.jobs.end(),
                    [](const ClusterJob& a, const ClusterJob& b) { return a.submit < b.submit; });
-  if (!dated || w.jobs.empty()) return;
-  const Microseconds first = w.jobs.front().submit;
-  for (ClusterJob& job : w.jobs) job.submit -= first;
-  while (w.jobs.back().submit > longest_time) {
-    w.doubts.push_back({w.jobs.back().at, "was submitted more than three years after the first"});
-    w.jobs.pop_back();
+}
+
+/// Lets dates count from the first, and leaves out jobs that lie outside the `longest_time` in which most were submitted,
+/// so that one wrong date costs one row. False where no such span holds more than half of the jobs.
+bool count_from_first(JobWorkload& w) {
+  std::vector<ClusterJob>& jobs = w.jobs;
+  std::size_t begin = 0, end = 0;
+  for (std::size_t first = 0, last = 0; last < jobs.size(); ++last) {
+    while (jobs[last].submit - jobs[first].submit > longest_time) ++first;
+    if (last + 1 - first > end - begin) begin = first, end = last + 1;
   }
+  if (2 * (end - begin) <= jobs.size()) return jobs.empty();
+  for (std::size_t j = 0; j < jobs.size(); ++j) {
+    if (j < begin || j >= end) w.doubts.push_back({jobs[j].at, "was submitted more than three years from most others"});
+  }
+  jobs.erase(jobs.begin() + static_cast<std::ptrdiff_t>(end), jobs.end());
+  jobs.erase(jobs.begin(), jobs.begin() + static_cast<std::ptrdiff_t>(begin));
+  const Microseconds first = jobs.front().submit;
+  for (ClusterJob& job : jobs) job.submit -= first;
+  return true;
 }
 
 std::optional<JobWorkload> parse_table(Origin origin, Diagnostics& d) {
   const bool bars = std::string_view(origin.text).substr(0, origin.text.find('\n')).find('|') != std::string::npos;
-  Diagnostics found;
-  const std::vector<CsvRow> rows = bars ? bar_rows(origin.text) : read_csv(origin, found);
-  for (const Diagnostic& mistake : found.list()) d.add(mistake);
-  if (!found.empty()) return std::nullopt;
+  JobWorkload out;
+  const std::vector<CsvRow> rows = bars ? bar_rows(origin.text) : comma_rows(origin, out.doubts, d);
+  if (!d.empty()) return std::nullopt;
   if (rows.empty()) {
     d.error_at(origin, {1, 1}, "jobs.none", "the file is empty", {"A workload has a line for each job."});
     return std::nullopt;
   }
   const WorkloadForm* form = checked_form(origin, rows.front(), d);
   if (form == nullptr) return std::nullopt;
-  JobWorkload out;
   out.format = form->name;
   read_rows(*form, rows, out);
-  order(out, form->dated);
+  sort_by_submission(out);
+  if (form->dated && !count_from_first(out)) {
+    const ClusterJob& first = out.jobs.front();
+    const ClusterJob& last = out.jobs.back();
+    d.error_at(origin, first.at, "jobs.dates", "no three years hold more than half of the jobs",
+               {fmt::format("The first of {} was submitted here, the last in line {}, {:.1f} years later.",
+                            out.jobs.size(), last.at.line, seconds_of(last.submit - first.submit) / 31557600.0)});
+    return std::nullopt;
+  }
   if (out.jobs.empty()) {
     std::vector<std::string> details;
     for (std::size_t i = 0; i < std::min<std::size_t>(3, out.doubts.size()); ++i) {
@@ -146,7 +192,7 @@ std::optional<JobWorkload> parse_job_workload(std::string text, const std::strin
   if (text.rfind("\xef\xbb\xbf", 0) == 0) text.erase(0, 3);
   if (!is_toml(text)) return parse_table({file, std::move(text), {}}, d);
   std::optional<JobWorkload> out = parse_job_workload_toml(std::move(text), file, d);
-  if (out) order(*out, false);
+  if (out) sort_by_submission(*out);
   return out;
 }
 

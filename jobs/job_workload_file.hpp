@@ -16,9 +16,10 @@ namespace orrery {
 /// Tiresias, of Philly, or of Helios and Acme, Sia's, or what `sacct -P` prints.
 ///
 /// A file that is not of a known form, or breaks it, gives diagnostics. A row that cannot be used is listed in `doubts`
-/// and left out. Times count from the first submission where the file has dates, otherwise they are the file's.
+/// and left out, also one with a wrong quote. Times count from the first submission where the file has dates, otherwise
+/// they are the file's. Dates more than three years from most others are left out.
 ///
-/// Codes: jobs.form  jobs.column  jobs.none  jobs.speeds  csv.quote, and those of TOML files
+/// Codes: jobs.form  jobs.column  jobs.none  jobs.dates  jobs.speeds  csv.quote, and those of TOML files
 [[nodiscard]] std::optional<JobWorkload> parse_job_workload(std::string text, const std::string& file, Diagnostics&);
 [[nodiscard]] std::optional<JobWorkload> read_job_workload(const std::filesystem::path&, Diagnostics&);
 

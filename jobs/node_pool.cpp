@@ -56,6 +56,15 @@ std::vector<NodeShare> NodePool::take(std::uint32_t gpus, PlaceRule rule) {
   return shares;
 }
 
+bool NodePool::take(const std::vector<NodeShare>& shares) {
+  const bool there = std::all_of(shares.begin(), shares.end(),
+                                 [this](const NodeShare& share) { return free_[share.node] >= share.gpus; });
+  for (const NodeShare& share : shares) {
+    if (there) set_free(share.node, free_[share.node] - share.gpus);
+  }
+  return there;
+}
+
 void NodePool::give_back(const std::vector<NodeShare>& shares) {
   for (const NodeShare& share : shares) set_free(share.node, free_[share.node] + share.gpus);
 }

@@ -36,6 +36,8 @@ class NodePool {
   [[nodiscard]] std::uint32_t least_nodes(std::uint32_t gpus) const;
   /// Takes GPUs, and returns where; empty where the rule finds no place. Nothing is taken then.
   [[nodiscard]] std::vector<NodeShare> take(std::uint32_t gpus, PlaceRule);
+  /// Takes these GPUs; false where they are not all free. Nothing is taken then.
+  [[nodiscard]] bool take(const std::vector<NodeShare>&);
   /// Gives back what take() returned.
   void give_back(const std::vector<NodeShare>&);
 

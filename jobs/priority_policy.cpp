@@ -29,7 +29,7 @@ void PriorityPolicy::choose(ClusterState& state) {
   std::vector<Head> heads;
   for (const auto& [gpus, jobs] : waiting_.queues()) heads.push_back({gpus, jobs.begin(), jobs.end()});
   std::vector<JobRank> starts;
-  std::vector<JobNumber> stops;
+  std::vector<StoppedJob> stops;
   auto held = running.begin();
   for (;;) {
     Head* best = nullptr;
@@ -42,7 +42,7 @@ void PriorityPolicy::choose(ClusterState& state) {
       if (gpus <= left) {
         left -= gpus;
       } else {
-        stops.push_back(held->job);
+        stops.push_back({held->job, state.progress(held->job).places});
       }
       ++held;
     } else if (best != nullptr) {
@@ -52,11 +52,21 @@ void PriorityPolicy::choose(ClusterState& state) {
       break;
     }
   }
-  for (const JobNumber j : stops) state.stop(j);
+  for (const StoppedJob& stopped : stops) state.stop(stopped.job);
+  bool all_started = true;
   for (const JobRank& start : starts) {
-    if (state.start(start.job)) waiting_.erase(state.job(start.job).gpus, start);
+    if (state.start(start.job)) {
+      waiting_.erase(state.job(start.job).gpus, start);
+    } else {
+      all_started = false;
+    }
   }
-  for (const JobNumber j : stops) waiting_.insert(state.job(j).gpus, rank(state, j));
+  for (const StoppedJob& stopped : stops) {
+    // Where a chosen job has found no place, those that were stopped for it go on.
+    const JobNumber j = stopped.job;
+    if (!all_started && (state.take_back_stop(j, stopped.places) || state.start(j))) continue;
+    waiting_.insert(state.job(j).gpus, rank(state, j));
+  }
 }
 
 }  // namespace orrery

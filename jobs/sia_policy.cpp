@@ -52,15 +52,25 @@ class Sia final : public JobPolicy {
       JobSpeed on;
     };
     std::vector<Start> starts;
+    std::vector<StoppedJob> stops;
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       const JobSpeed on = speeds[i][chosen[i]];
       if (on.gpus == state.progress(jobs[i]).gpus) continue;
-      if (state.progress(jobs[i]).phase == JobPhase::running) state.stop(jobs[i]);
+      if (state.progress(jobs[i]).phase == JobPhase::running) {
+        stops.push_back({jobs[i], state.progress(jobs[i]).places});
+        state.stop(jobs[i]);
+      }
       if (on.gpus > 0) starts.push_back({jobs[i], on});
     }
     // The largest first, so that they get whole nodes.
     std::stable_sort(starts.begin(), starts.end(), [](const Start& a, const Start& b) { return a.on.gpus > b.on.gpus; });
-    for (const Start& s : starts) state.start(s.job, s.on);
+    bool all_started = true;
+    for (const Start& s : starts) all_started = state.start(s.job, s.on) && all_started;
+    if (all_started) return;
+    // Where a job has found no place, those that were stopped go on where they were, if they can.
+    for (StoppedJob& s : stops) {
+      if (state.progress(s.job).phase == JobPhase::waiting) state.take_back_stop(s.job, std::move(s.places));
+    }
   }
 
  private:

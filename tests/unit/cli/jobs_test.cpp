@@ -95,10 +95,20 @@ TEST_CASE("jobs.policy, jobs.cluster, jobs.workload, jobs.too-large: what cannot
         "error: a job wants more GPUs than the 4 of the cluster [jobs.too-large]\n"
         "  The first is pretrain (line 11), which wants 8; the most is 8.\n"
         "  --leave-out-large plays the others.\n");
-  CHECK(refused(example + "--restart 5") ==
+  CHECK(refused(example + "--policy srtf --restart 5") ==
         "error: --restart: \"5\" is no time from 0 s to 100000 s [cli.amount]\n  \"30 s\" and \"2 min\" are right.\n");
   CHECK(refused(example + "--tables x") ==
         "error: --tables goes with workloads of Sia's form [jobs.tables]\n"
         "  Sia's jobs name an application; --tables FOLDER has a folder for each, with its speeds.\n");
   CHECK(refused(example + "--seed 3") == "error: --count and --seed go with philly-like [cli.flags]\n");
+}
+
+TEST_CASE("jobs: a flag that would change nothing is refused", "[error]") {
+  CHECK(refused(example + "--each") == "error: --each goes with --json or --output [cli.flags]\n");
+  CHECK(refused(example + "--places consolidated --scattered 1.3") ==
+        "error: --scattered goes with --places packed [cli.flags]\n  A consolidated job is never scattered.\n");
+  CHECK(refused(example + "--policy fifo,easy --restart \"5 s\"") ==
+        "error: --restart goes with a policy that stops jobs [cli.flags]\n"
+        "  --policy fifo,easy stops none; orrery jobs --list says which do.\n");
+  CHECK(run(ORRERY_PROGRAM, example + "--policy fifo,srtf --restart \"5 s\"").status == 0);
 }

@@ -47,3 +47,11 @@ TEST_CASE("a picture of many GPUs says what it leaves out", "[unit][jobs]") {
   const JobHistory h = played(w, "fifo", nodes);
   CHECK(job_gantt_svg({{"fifo", &h}}, w, nodes).find("fifo, the first 16 of 40 nodes") != std::string::npos);
 }
+
+TEST_CASE("a picture has one clock, from the first submission", "[unit][jobs]") {
+  const JobWorkload w = workload_of({{7200, 10, 1}, {7200, 10, 1}});
+  const JobHistory h = played(w, "fifo", {1});
+  const std::string svg = job_gantt_svg({{"fifo", &h}}, w, {1});
+  CHECK(svg.find("<title>b: 1 GPUs, 10 s to 20 s</title>") != std::string::npos);
+  CHECK(svg.find(">0 s</text>") != std::string::npos);
+}

@@ -172,3 +172,28 @@ TEST_CASE("a file of no known form, or without jobs, is refused", "[error][jobs]
   CHECK(refusal("").find("the file is empty [jobs.none]") != std::string::npos);
   CHECK(refusal("schema = 1\n").find("[file.missing-key]") != std::string::npos);
 }
+
+TEST_CASE("a wrong date costs its row, not all others", "[unit][jobs]") {
+  const std::string header = "timestamp,duration,num_gpus\n";
+  const std::string good = "2017-10-09 07:00:00,10,1\n2017-10-09 07:00:05,10,1\n2017-10-09 07:00:09,10,1\n";
+  const std::string old = "1970-01-01 00:00:00,10,1\n", late = "2071-10-09 07:00:00,10,1\n";
+  const JobWorkload w = read(header + old + good + late);
+  CHECK(jobs(w) == Texts{"line 3 1 0 10", "line 4 1 5 10", "line 5 1 9 10"});
+  CHECK(doubts(w) == Texts{"2:was submitted more than three years from most others",
+                           "6:was submitted more than three years from most others"});
+  CHECK(refusal(header + old + late).find("no three years hold more than half of the jobs [jobs.dates]") !=
+        std::string::npos);
+}
+
+TEST_CASE("a wrong quote costs its row, not the table", "[unit][jobs]") {
+  const std::string header = "job_id,num_gpu,submit_time,duration\n";
+  const JobWorkload w =
+      read(header + "a,1,0,5\r\n\nb\"c,1,1,5\nd,1,2,5\n\"e,1,3,5\n\"f,g\",1,4,5\n\"h\"i,1,5,5\nj,1,6,5");
+  CHECK(jobs(w) == Texts{"a 1 0 5", "d 1 2 5", "f,g 1 4 5", "j 1 6 5"});
+  CHECK(doubts(w) == Texts{"4:a quote stands inside a cell that does not begin with one", "6:a quoted cell has no end",
+                           "8:text follows the quote that ends a cell"});
+  CHECK(w.jobs.back().at == Position{9, 1});
+  CHECK(refusal("job_id,num_\"gpu,submit_time,duration\na,1,0,5\n").find("[csv.quote]") != std::string::npos);
+  // A cell of several lines is one, where the table keeps the form.
+  CHECK(jobs(read(header + "\"k\nl\",1,0,5\n")) == Texts{"k\nl 1 0 5"});
+}
