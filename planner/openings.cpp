@@ -102,11 +102,11 @@ std::vector<std::uint32_t> microbatch_sizes(const Plan& plan, const Workload& wo
   return out;
 }
 
-/// Tokens of a context rank's part of a sequence from which on a coarse plan is worth a look: kernels of fewer rows no
-/// longer fill a device.
-constexpr std::uint32_t least_part = 512;
+namespace {
 
-std::vector<Plan> coarse_shapes(Appraiser& appraiser, const SearchLimits& limits, Dimensions table) {
+/// The shapes whose context ranks have at least so many tokens of a sequence each.
+std::vector<Plan> shapes_from(std::uint32_t least_part, Appraiser& appraiser, const SearchLimits& limits,
+                              Dimensions table) {
   PlannedRun run = appraiser.run({});
   const std::uint64_t devices = run.cluster->devices();
   std::vector<Plan> out;
@@ -178,6 +178,18 @@ std::vector<Plan> coarse_shapes(Appraiser& appraiser, const SearchLimits& limits
       }
     }
   }
+  return out;
+}
+
+/// Tokens of a context rank's part of a sequence from which on a coarse plan is worth a look: kernels of fewer rows no
+/// longer fill a device.
+constexpr std::uint32_t usual_part = 512;
+
+}  // namespace
+
+std::vector<Plan> coarse_shapes(Appraiser& appraiser, const SearchLimits& limits, Dimensions table) {
+  std::vector<Plan> out = shapes_from(usual_part, appraiser, limits, table);
+  if (out.empty()) out = shapes_from(1, appraiser, limits, table);
   return out;
 }
 
