@@ -105,7 +105,7 @@ std::vector<std::uint32_t> microbatch_sizes(const Plan& plan, const Workload& wo
 namespace {
 
 /// The shapes whose context ranks have at least so many tokens of a sequence each.
-std::vector<Plan> shapes_from(std::uint32_t least_part, Appraiser& appraiser, const SearchLimits& limits,
+std::vector<Plan> shapes_from(std::uint64_t least_part, Appraiser& appraiser, const SearchLimits& limits,
                               Dimensions table) {
   PlannedRun run = appraiser.run({});
   const std::uint64_t devices = run.cluster->devices();
@@ -182,13 +182,15 @@ std::vector<Plan> shapes_from(std::uint32_t least_part, Appraiser& appraiser, co
 }
 
 /// Tokens of a context rank's part of a sequence from which on a coarse plan is worth a look: kernels of fewer rows no
-/// longer fill a device.
-constexpr std::uint32_t usual_part = 512;
+/// longer fill a device. Sequences that are short themselves are cut in up to four.
+std::uint64_t usual_part(const Workload& workload) {
+  return std::min<std::uint64_t>(512, workload.sequence_length / 4);
+}
 
 }  // namespace
 
 std::vector<Plan> coarse_shapes(Appraiser& appraiser, const SearchLimits& limits, Dimensions table) {
-  std::vector<Plan> out = shapes_from(usual_part, appraiser, limits, table);
+  std::vector<Plan> out = shapes_from(usual_part(appraiser.run({}).workload), appraiser, limits, table);
   if (out.empty()) out = shapes_from(1, appraiser, limits, table);
   return out;
 }
