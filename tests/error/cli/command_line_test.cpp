@@ -21,7 +21,8 @@ TEST_CASE("cli.verb: a verb that is none", "[error]") {
 TEST_CASE("cli.arguments: what the command line lacks or cannot read", "[error]") {
   CHECK(refused("") ==
         "error: a verb is missing [cli.arguments]\n"
-        "  Known: plan, sweep, estimate, simulate, forecast, jobs, place, run, compare, report, explain, calibrate, "
+        "  Known: plan, sweep, estimate, simulate, forecast, serve, jobs, place, run, compare, report, explain, "
+        "calibrate, "
         "show, "
         "check, study, validate, import, export, checkpoint, manual, completion.\n"
         "  orrery --help lists what is accepted.\n");
