@@ -33,7 +33,7 @@ struct ForecastAnswer {
   /// Joules of the whole run, the building included; unset where no power of the device is known.
   [[nodiscard]] std::optional<double> joules() const;
   [[nodiscard]] double step_joules() const;
-  /// Of that energy, in the electricity's currency; unset where the energy or the price of a kWh is unknown.
+  /// The price of that energy, in the electricity's currency; unset where the energy or the price of a kWh is unknown.
   [[nodiscard]] std::optional<double> electricity_cost() const;
   /// CO2 of that energy in kg; unset where the energy or the grams of a kWh are unknown.
   [[nodiscard]] std::optional<double> co2_kg() const;

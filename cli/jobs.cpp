@@ -84,7 +84,7 @@ class JobsVerb final : public Verb {
              "a job on more nodes than it needs takes so many times as long (1 to 100); its speed is rounded to a "
              "ten-thousandth of that on few nodes");
     c.option("--tables", tables_, "folder of measured speeds, for workloads of Sia's form (docs/jobs.md)");
-    c.option("--tables-type", tables_type_, "type of GPU in --tables, as in placements-TYPE.csv");
+    c.option("--tables-type", tables_type_, "type of GPU in --tables, as in placements-TYPE.csv; default: aws");
     c.flag("--leave-out-large", leave_out_large_, "leave out jobs that want more GPUs than there are");
     c.option("--count", count_, "jobs of philly-like", {1, 10'000'000});
     c.option("--seed", seed_, "of philly-like", {});
@@ -152,6 +152,11 @@ class JobsVerb final : public Verb {
     if (each_ && !flags_.json && !flags_.output) refuse("cli.flags", "--each goes with --json or --output");
     if (scattered_ && places_ == "consolidated") {
       refuse("cli.flags", "--scattered goes with --places packed", {"A consolidated job is never scattered."});
+    }
+    if (tables_type_ && !tables_) refuse("cli.flags", "--tables-type goes with --tables");
+    if (restart_ && tables_) {
+      refuse("cli.flags", "--restart does not go with --tables",
+             {"These jobs have the restarts of their applications."});
     }
     if (restart_ && std::none_of(policies.begin(), policies.end(), [](const JobPolicyRow* p) { return p->preempts; })) {
       refuse("cli.flags", "--restart goes with a policy that stops jobs",
@@ -228,7 +233,7 @@ class JobsVerb final : public Verb {
     std::uint64_t gpus = 0;
     for (const std::uint32_t node : a.options.gpus_of_nodes) gpus += node;
     Diagnostics d;
-    add_measured_speeds(a.workload, *tables_, tables_type_, static_cast<std::uint32_t>(gpus), d);
+    add_measured_speeds(a.workload, *tables_, tables_type_.value_or("aws"), static_cast<std::uint32_t>(gpus), d);
     require_none(d);
     if (a.workload.jobs.empty()) refuse("jobs.none", "no job was measured on its GPUs");
   }
@@ -280,9 +285,9 @@ class JobsVerb final : public Verb {
     file.close();
   }
 
-  std::optional<std::string> workload_, on_, svg_, trace_, tables_, restart_, scattered_;
+  std::optional<std::string> workload_, on_, svg_, trace_, tables_, tables_type_, restart_, scattered_;
   std::optional<std::uint32_t> nodes_, per_node_, count_, seed_;
-  std::string policy_ = "fifo", places_ = "packed", tables_type_ = "aws";
+  std::string policy_ = "fifo", places_ = "packed";
   bool leave_out_large_ = false, list_ = false, each_ = false;
   CommonFlags flags_;
   Progress progress_;

@@ -79,7 +79,7 @@ Json figures_json(const JobFigures& f) {
           {"makespan_s", f.makespan},
           {"gpu_hours", f.gpu_time / 3600.0},
           {"lost_gpu_hours", f.lost / 3600.0},
-          {"utilisation", f.utilisation},
+          {"utilization", f.utilization},
           {"mean_contention", f.mean_crowd},
           {"most_contention", f.most_crowd},
           {"stops", f.stops},
@@ -132,7 +132,7 @@ std::string jobs_text(const JobsAnswer& a) {
     const std::string name(p.policy->name);
     times.row({name, time_text(f.mean_completion), time_text(f.median_completion), time_text(f.p99_completion),
                time_text(f.mean_queue), time_text(f.makespan)});
-    shares.row({name, percent(f.utilisation), short_count(f.gpu_time / 3600.0),
+    shares.row({name, percent(f.utilization), short_count(f.gpu_time / 3600.0),
                 percent(f.gpu_time > 0.0 ? f.lost / f.gpu_time : 0.0), with_commas(f.stops),
                 fmt::format("{:.1f}", f.mean_crowd), percent(f.unfair), fmt::format("{:.3g}", f.worst_fairness)});
   }

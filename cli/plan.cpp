@@ -85,8 +85,9 @@ class PlanVerb final : public Verb {
     c.option(
         "--routes", routes_,
         "which of several ways a message takes through the fabric: by-destination (the default), hashed, rail-local");
-    c.flag("--smallest", smallest_,
-           "first find the fewest devices of the cluster's kind on which a plan fits, up to --gpus, or 1024");
+    c.flag(
+        "--smallest", smallest_,
+        "first try 1, 2, 4 ... devices of the cluster's kind, up to --gpus or 1024, and plan for the first that fits");
     c.flag("--space", show_space_, "describe the space that would be searched, and stop");
     declare_machine(c, q.flags);
     declare_output(c, q.flags, "write the best plan here; with --space, the space");

@@ -35,8 +35,8 @@ void read_adapters(const SearchQuestion& q, Workload& w, Diagnostics& d) {
   }
   if (q.adapters == 0) return;
   Adapters& a = w.adapters.emplace();
+  a.alpha = a.scale() * q.adapters;
   a.rank = q.adapters;
-  a.alpha = 2.0 * a.rank;
   if (!q.adapter_matrices) return;
   std::string unknown;
   if (const auto matrices = matrices_listed(*q.adapter_matrices, unknown)) {

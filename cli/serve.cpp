@@ -105,15 +105,8 @@ class ServeVerb final : public Verb {
       json["played"] = played_json(*played);
       text += played_text(*played);
     }
-    write_output(r_.flags, json_text(json));
     if (svg_) write_file(*svg_, charts_svg("serve", "Latency against throughput", serving_charts(q, found, top_)));
-    if (prints_output(r_.flags)) {
-      // It has been printed.
-    } else if (r_.flags.json) {
-      print_json(json);
-    } else {
-      print_wrapped(text);
-    }
+    answer(r_.flags, json, wrapped(text, output_columns()));
     const bool fine =
         !found.plans.empty() && found.plans.front().within_bounds && (!q.rate || found.plans.front().keeps_up);
     return fine ? status_fine : status_no;

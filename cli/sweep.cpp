@@ -375,23 +375,23 @@ SweepRecord SweepVerb::computed(const SweepHeader& h) {
   const std::size_t before = out.points.size();
   std::vector<bool> there(h.points.size(), false);
   for (const SweptPoint& p : out.points) there[p.number] = true;
-  std::vector<std::uint64_t> todo;
+  std::vector<std::uint64_t> missing;
   for (std::uint64_t i = 0; i < h.points.size(); ++i) {
-    if (part_.has(i) && !there[i]) todo.push_back(i);
+    if (part_.has(i) && !there[i]) missing.push_back(i);
   }
   const bool on_disk = question_.flags.output && !prints_output(question_.flags);
   PointsLog log(on_disk ? question_.flags.output : std::nullopt, h, out.points);
   catch_end_signals(SecondSignal::ends);
   {
     Ticker ticker("points");
-    const std::uint64_t all = before + todo.size();
+    const std::uint64_t all = before + missing.size();
     ticker.show("points", before, all);
     // Where there are fewer points than threads, a search takes several.
     const std::uint32_t each = std::max<std::uint32_t>(
-        1,
-        threads_ / static_cast<std::uint32_t>(std::max<std::size_t>(1, std::min<std::size_t>(todo.size(), threads_))));
+        1, threads_ /
+               static_cast<std::uint32_t>(std::max<std::size_t>(1, std::min<std::size_t>(missing.size(), threads_))));
     compute_points(
-        todo, threads_, [&](std::uint64_t number) { return computer.compute(number, each, &interrupted()); },
+        missing, threads_, [&](std::uint64_t number) { return computer.compute(number, each, &interrupted()); },
         [&](const SweptPoint& p) {
           log.add(p);
           out.points.push_back(p);

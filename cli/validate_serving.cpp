@@ -143,14 +143,7 @@ int validate_serving_table(const CommonFlags& flags, const std::string& file, bo
   for (const ServingRound& r : v->rounds) text += round_text(r);
   text += costs_text(*v) + skipped_text(*v);
   text += fmt::format("\n{}: {} predicted, {} not\n", counted(rows->size(), "row"), v->cases.size(), v->skipped.size());
-  write_output(flags, json_text(json_of(*v)));
-  if (prints_output(flags)) {
-    // It has been printed.
-  } else if (flags.json) {
-    print_json(json_of(*v));
-  } else {
-    print_wrapped(text);
-  }
+  answer(flags, json_of(*v), wrapped(text, output_columns()));
   return status_fine;
 }
 

@@ -12,8 +12,8 @@ struct SavePlan {
   Seconds interval;         ///< work between saves
   Seconds blocking;         ///< for which a save stops the steps
   Seconds until_it_counts;  ///< from then until the save is whole: 0 unless it is written beside the steps
-  /// Every save of this number goes to storage and stops the steps for storage_blocking; the others stay in the memory
-  /// of other nodes. After a share needs_storage of the failures only those in storage are left.
+  /// One save in so many goes to storage and stops the steps for storage_blocking. The others stay in the memory of
+  /// other nodes, and a share needs_storage of the failures destroys them.
   std::uint64_t storage_every = 1;
   Seconds storage_blocking;  ///< of a save to storage, where storage_every > 1
 };

@@ -10,8 +10,8 @@ namespace orrery {
 namespace {
 
 /// EASY: the first job in line gets a reservation, and others may pass it that do not delay it. It knows how long jobs
-/// run, as if users asked for exactly their time. A job that may be scattered counts as if it were. The reservation counts
-/// GPUs; where places are consolidated, it is for nodes that the first job can have.
+/// run, as if users asked for exactly their time. A job that may be scattered counts as if it were. The reservation
+/// counts GPUs; where places are consolidated, it is for nodes that the first job can have.
 class Backfill final : public JobPolicy {
  public:
   void submitted(const ClusterState& state, JobNumber j) override {

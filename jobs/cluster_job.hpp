@@ -49,14 +49,14 @@ struct ClusterJob {
   JobEnd end = JobEnd::completed;
   /// Numbers of GPUs on which it can run, ascending, `gpus` with `full_speed` among them. Empty: it is rigid.
   std::vector<JobSpeed> speeds = {};
-  std::string application = {};  ///< what it trains, where speeds come from tables
-  Microseconds startup = 0;      ///< its GPUs are held without progress so long at first
-  std::optional<Microseconds> restart = {};  ///< and when it goes on after a stop, in place of JobCosts::restart
-  Position at = {};  ///< its row in the file
+  std::string application = {};              ///< what it trains, where speeds come from tables
+  Microseconds startup = 0;                  ///< for which it holds its GPUs without progress when it first starts
+  std::optional<Microseconds> restart = {};  ///< the same when it goes on after a stop; unset: JobCosts::restart
+  Position at = {};                          ///< its row in the file
   friend bool operator==(const ClusterJob&, const ClusterJob&) = default;
 };
 
-/// The speeds of a job, of a rigid one that on `gpus` alone.
+/// The speeds of a job. A rigid one has one: full speed on `gpus`.
 [[nodiscard]] std::vector<JobSpeed> speeds_of(const ClusterJob&);
 
 /// A row of a workload file that is left out, or used with a doubt, and why.

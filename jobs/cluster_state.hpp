@@ -27,14 +27,14 @@ struct JobProgress {
   Microseconds restart_left = 0;
   std::uint32_t gpus = 0;  ///< that it holds
   std::int64_t speed = full_speed;
-  Microseconds since = 0;  ///< up to here `work_left`, `restart_left`, `used` and `lost` are counted
+  Microseconds since = 0;         ///< up to here `work_left`, `restart_left`, `used` and `lost` are counted
   Microseconds first_start = -1;  ///< -1: never
   Microseconds started = -1;      ///< of the stretch at hand
   Microseconds end = -1;
-  std::uint32_t stops = 0;     ///< times that the policy took its GPUs
-  GpuMicroseconds used = 0;    ///< GPU time, restarts included
-  GpuMicroseconds lost = 0;    ///< of it in restarts
-  GpuMicroseconds crowd = 0;   ///< jobs that wanted GPUs, summed over its time from submission to end
+  std::uint32_t stops = 0;    ///< times that the policy took its GPUs
+  GpuMicroseconds used = 0;   ///< GPU time, restarts included
+  GpuMicroseconds lost = 0;   ///< of it in restarts
+  GpuMicroseconds crowd = 0;  ///< jobs that wanted GPUs, summed over its time from submission to end
   std::vector<NodeShare> places;
 };
 
@@ -60,7 +60,7 @@ class ClusterState {
   [[nodiscard]] Microseconds now() const { return now_; }
   [[nodiscard]] const ClusterJob& job(JobNumber j) const { return jobs_[j]; }
   [[nodiscard]] const JobProgress& progress(JobNumber j) const { return progress_[j]; }
-  /// In the order of their starts, as far as none has ended since; then in an order that only the input decides.
+  /// The order is not that of starts, but the same input gives the same order.
   [[nodiscard]] const std::vector<JobNumber>& running() const { return running_; }
   [[nodiscard]] std::uint64_t free_gpus() const { return pool_.free_gpus(); }
   [[nodiscard]] std::uint64_t gpus() const { return pool_.gpus(); }
@@ -88,8 +88,8 @@ class ClusterState {
   bool start(JobNumber j) { return start(j, {jobs_[j].gpus, full_speed}); }
   /// Takes the GPUs of a running job, which then waits.
   void stop(JobNumber);
-  /// Takes back a stop of this instant: the job goes on where it was, without a restart. False, with nothing done, where
-  /// another job has some of these places, which it had.
+  /// Takes back a stop of this instant: the job goes on where it was, without a restart. False, with nothing done,
+  /// where another job has some of these places, which it had.
   bool take_back_stop(JobNumber, std::vector<NodeShare> places);
 
   // For the simulation.
@@ -101,7 +101,7 @@ class ClusterState {
   [[nodiscard]] std::vector<JobNumber> take_changes();
   /// Stretches that have ended, where they are kept.
   void keep_stretches(std::vector<JobStretch>* into) { stretches_ = into; }
-  [[nodiscard]] std::uint32_t crowd() const { return crowd_; }            ///< jobs that want GPUs now
+  [[nodiscard]] std::uint32_t crowd() const { return crowd_; }              ///< jobs that want GPUs now
   [[nodiscard]] GpuMicroseconds crowd_time() const { return crowd_time_; }  ///< summed over time
   [[nodiscard]] GpuMicroseconds busy() const { return busy_; }              ///< GPU time of nodes, summed over time
   [[nodiscard]] std::uint64_t history() const { return history_; }

@@ -9,8 +9,8 @@
 
 namespace orrery {
 
-/// Jobs in the order in which they came, of which the first that runs no longer than a limit is found in O(log n). It is
-/// a tree of the shortest runs.
+/// Jobs in the order in which they came, of which the first that runs no longer than a limit is found in O(log n). It
+/// is a tree of the shortest runs.
 class FirstShortJob {
  public:
   /// Adds a job behind the others. Requires a greater number than theirs.

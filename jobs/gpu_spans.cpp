@@ -15,6 +15,8 @@ std::vector<GpuSpan> gpu_spans(const std::vector<JobStretch>& stretches,
   for (const std::uint32_t gpus : gpus_of_nodes) busy_until.emplace_back(gpus, 0);
   std::vector<GpuSpan> out;
   for (const JobStretch* s : order) {
+    std::uint32_t all = 0;
+    for (const NodeShare& share : s->places) all += share.gpus;
     for (const NodeShare& share : s->places) {
       std::vector<Microseconds>& gpus = busy_until[share.node];
       std::uint32_t left = share.gpus;
@@ -22,7 +24,7 @@ std::vector<GpuSpan> gpu_spans(const std::vector<JobStretch>& stretches,
       for (std::uint32_t g = 0; g < gpus.size() && left > 0; ++g) {
         const bool free = gpus[g] <= s->begin;
         if (free && joined) ++out.back().gpus;
-        if (free && !joined) out.push_back({share.node, g, 1, s->job, s->begin, s->end});
+        if (free && !joined) out.push_back({share.node, g, 1, s->job, s->begin, s->end, all});
         if (free) {
           gpus[g] = s->end;
           --left;

@@ -9,10 +9,11 @@ namespace orrery {
 /// A stretch of a job on GPUs of a node, by their places on it, for drawings.
 struct GpuSpan {
   std::uint32_t node = 0;
-  std::uint32_t gpu = 0;    ///< the first on the node
-  std::uint32_t gpus = 1;   ///< neighbours from there on
+  std::uint32_t gpu = 0;   ///< the first on the node
+  std::uint32_t gpus = 1;  ///< neighbours from there on
   JobNumber job = 0;
   Microseconds begin = 0, end = 0;
+  std::uint32_t job_gpus = 0;  ///< that the job holds then, on all nodes
   friend bool operator==(const GpuSpan&, const GpuSpan&) = default;
 };
 

@@ -23,8 +23,8 @@ void write_job_trace(const std::vector<DrawnHistory>&, const JobWorkload&,
                      const std::function<void(std::string_view)>& write);
 
 /// The same as one SVG picture: a row for each GPU, a bar for each stretch of a job, whose colour follows from its
-/// number, with its name where that has room. It shows the first 128 GPUs and 20,000 bars of each history, and says what
-/// it leaves out. Times count from the first submission. Times count from the first submission.
+/// number, with its name where that has room. It shows the first 128 GPUs and 20,000 bars of each history, and says
+/// what it leaves out. Times count from the first submission.
 [[nodiscard]] std::string job_gantt_svg(const std::vector<DrawnHistory>&, const JobWorkload&,
                                         const std::vector<std::uint32_t>& gpus_of_nodes);
 

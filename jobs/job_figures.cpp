@@ -53,7 +53,7 @@ JobFigures job_figures(const JobWorkload& workload, const JobHistory& history) {
   out.gpu_time = seconds_of(used);
   out.lost = seconds_of(lost);
   const double span = out.makespan * static_cast<double>(history.gpus);
-  out.utilisation = span > 0.0 ? seconds_of(history.busy) / span : 0.0;
+  out.utilization = span > 0.0 ? seconds_of(history.busy) / span : 0.0;
   out.mean_crowd = out.makespan > 0.0 ? seconds_of(history.crowd) / out.makespan : 0.0;
   out.most_crowd = history.most_crowd;
   out.mean_fairness = fairness / count;

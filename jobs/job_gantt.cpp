@@ -78,7 +78,7 @@ class Picture {
     std::string out = fmt::format(
         "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\"><title>{}: {} GPUs, {} to "
         "{}</title></rect>\n",
-        x, y, wide, high, colours[span.job % colours.size()], name, workload_.jobs[span.job].gpus,
+        x, y, wide, high, colours[span.job % colours.size()], name, span.job_gpus,
         time_text(seconds_of(span.begin - begin_)), time_text(seconds_of(span.end - begin_)));
     // A character of this size is some 5.5 wide.
     if (wide > 5.5 * static_cast<double>(workload_.jobs[span.job].name.size()) + 4.0) {
@@ -122,7 +122,7 @@ class Picture {
   const JobWorkload& workload_;
   Microseconds begin_;
   double scale_, span_ = 0.0, height_ = 0.0;
-  std::vector<double> tops_;           ///< of the nodes that are drawn
+  std::vector<double> tops_;          ///< of the nodes that are drawn
   std::vector<std::uint32_t> sizes_;  ///< GPUs of these
 };
 

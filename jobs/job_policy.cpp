@@ -9,8 +9,8 @@ const std::vector<JobPolicyRow>& job_policies() {
        fifo_policy},
       {"fjf", "in order of submission; jobs that fit pass those that do not", false, false, tiresias, fit_first_policy},
       {"sjf", "jobs of the fewest GPUs first", true, false, tiresias, smallest_first_policy},
-      {"lpjf", "the longest pending first; at each event the one behind a job that starts is passed over", false,
-       false, tiresias, longest_pending_policy},
+      {"lpjf", "the longest pending first; at each event the one behind a job that starts is passed over", false, false,
+       tiresias, longest_pending_policy},
       {"srtf", "the shortest remaining time first", true, false, tiresias, shortest_time_policy},
       {"srsf", "the least remaining GPU time first", true, false, tiresias, shortest_service_policy},
       {"easy", "fifo; jobs that do not delay the first one's reservation pass it", false, false,
@@ -19,7 +19,8 @@ const std::vector<JobPolicyRow>& job_policies() {
        "Jayaram Subramanya et al., Sia, SOSP 2023; siasosp23/artifacts aaf7a0d, sia-simulator/sia.py", sia_policy},
       {"las", "three queues by time had; fifo in each", true, false, tiresias, least_time_policy},
       {"2d-las", "three queues by GPU time had (Tiresias); fifo in each", true, false,
-       "Gu et al., Tiresias, NSDI 2019, section 3.2; thresholds of SymbioticLab/Tiresias 959f9b0", least_service_policy},
+       "Gu et al., Tiresias, NSDI 2019, section 3.2; thresholds of SymbioticLab/Tiresias 959f9b0",
+       least_service_policy},
   };
   return rows;
 }

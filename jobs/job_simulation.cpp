@@ -93,7 +93,8 @@ double last_end_s(const JobWorkload& w, const JobCosts& costs) {
   for (const ClusterJob& job : w.jobs) {
     std::int64_t slowest = full_speed;
     for (const JobSpeed& s : job.speeds) slowest = std::min(slowest, s.speed);
-    const double speed = static_cast<double>(slowest) / full_speed * static_cast<double>(costs.scattered_speed) / full_speed;
+    const double speed =
+        static_cast<double>(slowest) / full_speed * static_cast<double>(costs.scattered_speed) / full_speed;
     end += seconds_of(job.run) / speed;
   }
   return end;

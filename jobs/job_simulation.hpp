@@ -20,14 +20,14 @@ struct JobSimulation {
 struct JobHistory {
   std::vector<JobProgress> jobs;  ///< all have ended
   std::vector<JobStretch> stretches;
-  Microseconds begin = 0, end = 0;   ///< first submission, last end
-  GpuMicroseconds busy = 0;          ///< GPU time that nodes gave; equals the sum of what jobs used
-  GpuMicroseconds crowd = 0;         ///< jobs that want GPUs, summed over time
+  Microseconds begin = 0, end = 0;  ///< first submission, last end
+  GpuMicroseconds busy = 0;         ///< GPU time that nodes gave; equals the sum of what jobs used
+  GpuMicroseconds crowd = 0;        ///< jobs that want GPUs, summed over time
   std::uint32_t most_crowd = 0;
   std::uint64_t gpus = 0;
   std::uint64_t events = 0;  ///< submissions, starts, stops and ends
-  /// A number for all that happened: time, kind, job and places of every event, in order. Histories that differ anywhere
-  /// have the same number only with a chance of 2^-64.
+  /// A number for all that happened: time, kind, job and places of every event, in order. Histories that differ
+  /// anywhere have the same number only with a chance of 2^-64.
   std::uint64_t hash = 0;
 };
 

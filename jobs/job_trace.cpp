@@ -37,7 +37,7 @@ void write_job_trace(const std::vector<DrawnHistory>& histories, const JobWorklo
       for (std::uint32_t gpu = span.gpu; gpu < span.gpu + span.gpus; ++gpu) {
         event(fmt::format(R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"args":{{"job":{},"gpus":{}}}}})",
                           first + span.node, gpu + 1, span.begin, span.end - span.begin,
-                          quoted(workload.jobs[span.job].name), span.job, workload.jobs[span.job].gpus));
+                          quoted(workload.jobs[span.job].name), span.job, span.job_gpus));
       }
     }
   }

@@ -9,10 +9,6 @@
 
 namespace orrery {
 
-bool WorkloadRow::has(std::string_view column) const {
-  return std::any_of(header_.begin(), header_.end(), [&](const CsvCell& c) { return c.text == column; });
-}
-
 std::string_view WorkloadRow::operator[](std::string_view column) const {
   for (std::size_t i = 0; i < header_.size() && i < cells_.size(); ++i) {
     if (header_[i].text == column) return cells_[i].text;
@@ -45,7 +41,8 @@ std::vector<CsvRow> bar_rows(std::string_view text) {
   return rows;
 }
 
-/// Rows of a table with commas. Where one breaks the form, each line is read as a row, and those that break it are listed.
+/// Rows of a table with commas. Where one breaks the form, each line is read as a row, and those that break it are
+/// listed.
 std::vector<CsvRow> comma_rows(const Origin& origin, std::vector<DoubtfulRow>& doubts, Diagnostics& d) {
   Diagnostics found;
   std::vector<CsvRow> rows = read_csv(origin, found);
@@ -73,10 +70,12 @@ std::vector<CsvRow> comma_rows(const Origin& origin, std::vector<DoubtfulRow>& d
   return rows;
 }
 
+bool has_column(const CsvRow& header, std::string_view column) {
+  return std::any_of(header.begin(), header.end(), [&](const CsvCell& c) { return c.text == column; });
+}
+
 const WorkloadForm* form_of(const CsvRow& header) {
-  const auto has = [&](std::string_view column) {
-    return std::any_of(header.begin(), header.end(), [&](const CsvCell& c) { return c.text == column; });
-  };
+  const auto has = [&](std::string_view column) { return has_column(header, column); };
   for (const WorkloadForm* form : {&tiresias_form(), &philly_form(), &helios_form(), &sia_form(), &slurm_form()}) {
     if (std::all_of(form->columns.begin(), form->columns.begin() + static_cast<std::ptrdiff_t>(form->telling), has)) {
       return form;
@@ -96,7 +95,7 @@ const WorkloadForm* checked_form(const Origin& origin, const CsvRow& header, Dia
     return nullptr;
   }
   for (const std::string_view column : form->columns) {
-    if (std::none_of(header.begin(), header.end(), [&](const CsvCell& c) { return c.text == column; })) {
+    if (!has_column(header, column)) {
       d.error_at(origin, header.front().at, "jobs.column", fmt::format("the column {} is missing", column),
                  {fmt::format("A workload of {} has the columns {}.", form->name, fmt::join(form->columns, ", "))});
       return nullptr;
@@ -124,8 +123,8 @@ void sort_by_submission(JobWorkload& w) {
                    [](const ClusterJob& a, const ClusterJob& b) { return a.submit < b.submit; });
 }
 
-/// Lets dates count from the first, and leaves out jobs that lie outside the `longest_time` in which most were submitted,
-/// so that one wrong date costs one row. False where no such span holds more than half of the jobs.
+/// Lets dates count from the first, and leaves out jobs that lie outside the `longest_time` in which most were
+/// submitted, so that one wrong date costs one row. False where no such span holds more than half of the jobs.
 bool count_from_first(JobWorkload& w) {
   std::vector<ClusterJob>& jobs = w.jobs;
   std::size_t begin = 0, end = 0;

@@ -27,7 +27,6 @@ namespace orrery {
 class WorkloadRow {
  public:
   WorkloadRow(const CsvRow& header, const CsvRow& cells) : header_(header), cells_(cells) {}
-  [[nodiscard]] bool has(std::string_view column) const;
   /// Empty where the table has no such column.
   [[nodiscard]] std::string_view operator[](std::string_view column) const;
   [[nodiscard]] Position at() const { return cells_.front().at; }
@@ -59,6 +58,7 @@ struct WorkloadForm {
 [[nodiscard]] const WorkloadForm& slurm_form();
 
 /// Orrery's own form. Codes: those of TOML files.
-[[nodiscard]] std::optional<JobWorkload> parse_job_workload_toml(std::string text, const std::string& file, Diagnostics&);
+[[nodiscard]] std::optional<JobWorkload> parse_job_workload_toml(std::string text, const std::string& file,
+                                                                 Diagnostics&);
 
 }  // namespace orrery

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "jobs/recorded_time.hpp"
 #include "jobs/job_workload_file.hpp"
+#include "jobs/recorded_time.hpp"
 
 // The tables of published clusters. What their columns mean is read in the repositories that docs/jobs.md names.
 
@@ -112,15 +112,16 @@ ReadRow read_helios(const WorkloadRow& row) {
   return read;
 }
 
-/// GPUs of a list of resources. Of trackable ones: gres/gpu=8, or the sum of gres/gpu:TYPE=N where that is all there is.
-/// Of generic ones, for each node: gpu:8 or gpu:TYPE:8, which is multiplied by `nodes`.
+/// GPUs of a list of resources. Trackable ones say gres/gpu=8, or gres/gpu:TYPE=N for each type, which are added where
+/// no total is given. Generic ones say gpu:8 or gpu:TYPE:8 for each node, which is multiplied by `nodes`.
 std::uint64_t gpus_of_resources(std::string_view list, std::uint32_t nodes) {
   std::uint64_t all = 0, typed = 0;
   while (!list.empty()) {
     const std::string_view item = list.substr(0, list.find(','));
     list.remove_prefix(std::min(list.size(), item.size() + 1));
     const std::size_t equals = item.find('=');
-    if (item.rfind("gpu:", 0) == 0) typed += std::uint64_t{nodes} * count_in(item.substr(item.rfind(':') + 1)).value_or(0);
+    if (item.rfind("gpu:", 0) == 0)
+      typed += std::uint64_t{nodes} * count_in(item.substr(item.rfind(':') + 1)).value_or(0);
     if (equals == std::string_view::npos || item.rfind("gres/gpu", 0) != 0) continue;
     const std::uint32_t count = count_in(item.substr(equals + 1)).value_or(0);
     const std::string_view key = item.substr(0, equals);
@@ -192,8 +193,7 @@ const WorkloadForm& helios_form() {
 }
 
 const WorkloadForm& slurm_form() {
-  static const WorkloadForm form{
-      "slurm", {"JobID", "Submit", "Start", "End", "State"}, 1, true, read_slurm};
+  static const WorkloadForm form{"slurm", {"JobID", "Submit", "Start", "End", "State"}, 1, true, read_slurm};
   return form;
 }
 

@@ -28,7 +28,8 @@ std::vector<JobSpeed> read_speeds(TomlTable& table, std::uint32_t gpus) {
     return {};
   }
   const auto named = std::find(counts.begin(), counts.end(), gpus);
-  if (named == counts.end() || std::adjacent_find(counts.begin(), counts.end(), std::greater_equal<>()) != counts.end()) {
+  if (named == counts.end() ||
+      std::adjacent_find(counts.begin(), counts.end(), std::greater_equal<>()) != counts.end()) {
     table.error("speed_gpus", "jobs.speeds", "speed_gpus must ascend and have the job's gpus among them",
                 {fmt::format("run is the time on {} GPUs, so the speed there is needed.", gpus)});
     return {};

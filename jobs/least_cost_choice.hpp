@@ -12,9 +12,9 @@ struct CostedChoice {
 };
 
 /// One choice of each list, so that what they take is at most `room` and their cost is least: a multiple-choice
-/// knapsack, exact by dynamic programming in O(choices x room). Of choices that cost as much the earlier of the list is
-/// taken, lists from the last to the first. Requires a choice in each list that takes nothing. Returns the index in each
-/// list.
+/// knapsack, exact by dynamic programming in O(choices x room). Of equal choices in a list the
+/// earlier is taken; ties between lists are settled from the last list to the first. Requires a choice in each list
+/// that takes nothing. Returns the index in each list.
 [[nodiscard]] std::vector<std::uint32_t> least_cost_choice(const std::vector<std::vector<CostedChoice>>&,
                                                            std::uint32_t room);
 

@@ -34,7 +34,8 @@ Steps steps_on(const MeasuredJob& job, std::uint32_t gpus) {
     Steps out;
     for (const MeasuredJob::Step& a : below->second) {
       const auto b = step_at(above->second, a.local_batch);
-      if (b) out.push_back({a.local_batch, std::lerp(a.step_s, b->step_s, along), std::lerp(a.sync_s, b->sync_s, along)});
+      if (b)
+        out.push_back({a.local_batch, std::lerp(a.step_s, b->step_s, along), std::lerp(a.sync_s, b->sync_s, along)});
     }
     return out;
   }
@@ -80,7 +81,8 @@ std::vector<Batch> batches_on(const MeasuredJob& job, std::uint32_t gpus) {
     double at_once = std::ceil(local / (more + 1.0) - rounding);
     at_once = std::fmin(at_once, std::floor(most / (k * (more + 1.0))));
     const auto step = step_at(steps, at_once);
-    if (step && step->step_s > 0.0) out.push_back({k * at_once * (more + 1.0), step->step_s + more * (step->step_s - step->sync_s)});
+    if (step && step->step_s > 0.0)
+      out.push_back({k * at_once * (more + 1.0), step->step_s + more * (step->step_s - step->sync_s)});
   }
   return out;
 }

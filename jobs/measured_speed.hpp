@@ -26,14 +26,14 @@ struct MeasuredJob {
     double progress = 0.0;  ///< in steps of the least batch
     double square = 0.0, variance = 0.0;
   };
-  std::uint32_t node_gpus = 1;                   ///< GPUs of the nodes that were measured
-  std::map<std::uint32_t, Steps> by_gpus;        ///< packed on as few nodes as can be
+  std::uint32_t node_gpus = 1;                                      ///< GPUs of the nodes that were measured
+  std::map<std::uint32_t, Steps> by_gpus;                           ///< packed on as few nodes as can be
   std::vector<std::pair<double, std::vector<Gradient>>> gradients;  ///< by batch, ascending, as many rows for each
 };
 
-/// Reads placements-TYPE.csv (placement, local_bsz, step_time, sync_time), scalability-TYPE.csv (num_nodes, num_replicas
-/// in place of the placement) and every validation-BATCH.csv (progress, grad_sqr, grad_var) of a folder. A placement is
-/// the GPUs on each node as digits. Only packed places count: all nodes but one full.
+/// Reads placements-TYPE.csv (placement, local_bsz, step_time, sync_time), scalability-TYPE.csv (num_nodes,
+/// num_replicas in place of the placement) and every validation-BATCH.csv (progress, grad_sqr, grad_var) of a folder. A
+/// placement is the GPUs on each node as digits. Only packed places count: all nodes but one full.
 ///
 /// Codes: jobs.tables  csv.quote  file.open
 [[nodiscard]] std::optional<MeasuredJob> read_measured_job(const std::filesystem::path& folder, const std::string& type,
@@ -61,7 +61,8 @@ struct MeasuredJob {
                                                     double& run_s);
 
 /// Gives the jobs of a workload of Sia's form their runs and speeds from the folders of their applications below
-/// `tables`, and the times of restarts of its simulator. A job that was not measured on its GPUs is left out and listed.
+/// `tables`, and the times of restarts of its simulator. A job that was not measured on its GPUs is left out and
+/// listed.
 void add_measured_speeds(JobWorkload&, const std::filesystem::path& tables, const std::string& type, std::uint32_t most,
                          Diagnostics&);
 

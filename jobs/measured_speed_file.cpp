@@ -112,7 +112,8 @@ std::optional<MeasuredJob> read_measured_job(const std::filesystem::path& folder
   }
   for (const auto& row : scaled) {
     const auto gpus = static_cast<std::uint32_t>(row[1]);
-    if (gpus > 0 && row[2] > 0.0 && row[0] * job.node_gpus == row[1]) job.by_gpus[gpus].push_back({row[2], row[3], row[4]});
+    if (gpus > 0 && row[2] > 0.0 && row[0] * job.node_gpus == row[1])
+      job.by_gpus[gpus].push_back({row[2], row[3], row[4]});
   }
   sort_steps(job);
   const auto files = validations(folder);

@@ -14,11 +14,11 @@ namespace {
 /// (SLOWDOWNS of simulator_config.py, which its authors fitted to runs on real GPUs).
 struct ApplicationCosts {
   std::string_view application;
-  Microseconds restart_s = 30;
+  std::int64_t restart_s = 30;
   double slowdown = 1.0;
 };
-constexpr std::array known_costs = {ApplicationCosts{"cifar10", 50, 1.8}, ApplicationCosts{"deepspeech2", 25, 1.2},
-                                    ApplicationCosts{"bert", 120, 1.2},   ApplicationCosts{"yolov3", 80, 1.2},
+constexpr std::array known_costs = {ApplicationCosts{"cifar10", 50, 1.8},   ApplicationCosts{"deepspeech2", 25, 1.2},
+                                    ApplicationCosts{"bert", 120, 1.2},     ApplicationCosts{"yolov3", 80, 1.2},
                                     ApplicationCosts{"imagenet", 250, 1.2}, ApplicationCosts{"ncf", 15, 1.5}};
 
 ApplicationCosts costs_of(const std::string& application) {

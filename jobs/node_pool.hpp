@@ -45,7 +45,7 @@ class NodePool {
   void set_free(std::uint32_t node, std::uint32_t free);
 
   std::vector<std::uint32_t> free_;
-  std::vector<std::uint64_t> largest_sums_;        ///< GPUs of the k + 1 largest nodes
+  std::vector<std::uint64_t> largest_sums_;         ///< GPUs of the k + 1 largest nodes
   std::vector<std::set<std::uint32_t>> with_free_;  ///< nodes by their free GPUs
   std::uint64_t gpus_ = 0, free_gpus_ = 0;
   std::uint32_t most_free_ = 0;  ///< no node has more

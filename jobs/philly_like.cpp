@@ -22,8 +22,10 @@ constexpr double seconds_between = 114.396;  // 109 days over all jobs
 
 constexpr std::array shares = {0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0};
 using Quantiles = std::array<double, shares.size()>;  // seconds
-constexpr Quantiles one_gpu = {1.0, 62.0, 76.0, 215.0, 600.0, 1117.0, 1728.0, 2464.0, 3754.0, 8512.0, 19137.0, 135404.0, 868927.0, 3256045.0};
-constexpr Quantiles more_gpus = {1.0, 17.0, 25.0, 110.0, 541.0, 4584.0, 18376.0, 54477.0, 113306.0, 209130.0, 365406.0, 906798.0, 2582803.0, 4628226.0};
+constexpr Quantiles one_gpu = {1.0,    62.0,   76.0,   215.0,   600.0,    1117.0,   1728.0,
+                               2464.0, 3754.0, 8512.0, 19137.0, 135404.0, 868927.0, 3256045.0};
+constexpr Quantiles more_gpus = {1.0,     17.0,     25.0,     110.0,    541.0,    4584.0,    18376.0,
+                                 54477.0, 113306.0, 209130.0, 365406.0, 906798.0, 2582803.0, 4628226.0};
 
 std::uint32_t gpus_of(double uniform) {
   double left = uniform * all_jobs;

@@ -9,9 +9,9 @@ namespace orrery {
 /// A policy that goes through all jobs in an order of its own whenever something happens, and gives GPUs to each that
 /// fits into what those before it leave. A running job that gets none is stopped.
 ///
-/// Whether a job fits is counted in GPUs. Running jobs stay where they are; a chosen job that finds no place by the rule
-/// of places waits, and jobs that were stopped for it go on, in their order: without a restart where their places are
-/// still free.
+/// Whether a job fits is counted in GPUs. Running jobs stay where they are; a chosen job that finds no place by the
+/// rule of places waits, and jobs that were stopped for it go on, in their order: without a restart where their places
+/// are still free.
 class PriorityPolicy : public JobPolicy {
  public:
   void submitted(const ClusterState&, JobNumber) override;

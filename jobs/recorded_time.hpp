@@ -7,8 +7,8 @@
 
 namespace orrery {
 
-/// A decimal number of seconds, exact to the microsecond ("487.661836"); further digits are rounded. Empty for all else,
-/// and beyond `longest_time` either way.
+/// A decimal number of seconds, exact to the microsecond ("487.661836"); further digits are rounded. Empty for all
+/// else, and beyond `longest_time` either way.
 [[nodiscard]] std::optional<Microseconds> seconds_in(std::string_view text);
 
 /// A date with a time, "2023-03-01 00:00:03", with T in place of the space, with a fraction of the second, with Z or an

@@ -63,7 +63,8 @@ class Sia final : public JobPolicy {
       if (on.gpus > 0) starts.push_back({jobs[i], on});
     }
     // The largest first, so that they get whole nodes.
-    std::stable_sort(starts.begin(), starts.end(), [](const Start& a, const Start& b) { return a.on.gpus > b.on.gpus; });
+    std::stable_sort(starts.begin(), starts.end(),
+                     [](const Start& a, const Start& b) { return a.on.gpus > b.on.gpus; });
     bool all_started = true;
     for (const Start& s : starts) all_started = state.start(s.job, s.on) && all_started;
     if (all_started) return;
@@ -98,8 +99,8 @@ class Sia final : public JobPolicy {
     const JobProgress& p = state.progress(j);
     std::int64_t least = 0;
     for (const JobSpeed& s : speeds) least = s.gpus > 0 && (least == 0 || s.speed < least) ? s.speed : least;
-    const double factor = sia_restart_factor(seconds_of(state.now() - state.job(j).submit), p.stops,
-                                             seconds_of(state.restart_of(j)));
+    const double factor =
+        sia_restart_factor(seconds_of(state.now() - state.job(j).submit), p.stops, seconds_of(state.restart_of(j)));
     std::vector<CostedChoice> out;
     for (const JobSpeed& s : speeds) {
       const bool changes = p.phase == JobPhase::running && s.gpus != p.gpus;

@@ -182,7 +182,7 @@ std::vector<Plan> shapes_from(std::uint64_t least_part, Appraiser& appraiser, co
 }
 
 /// Tokens of a context rank's part of a sequence from which on a coarse plan is worth a look: kernels of fewer rows no
-/// longer fill a device. Sequences that are short themselves are cut in up to four.
+/// longer fill a device. A short sequence is cut in at most four.
 std::uint64_t usual_part(const Workload& workload) {
   return std::min<std::uint64_t>(512, workload.sequence_length / 4);
 }

@@ -12,7 +12,8 @@ namespace orrery {
 /// Coarse plans, and the ways in which one is opened up.
 
 /// One plan for each size of axes that the model and the limits allow, microbatches of one sequence, usual choices.
-/// Grids of tensor axes and replicas come later, unless the limits ask for them.
+/// Grids of tensor axes and replicas come later, unless the limits ask for them. Short parts of sequences come only
+/// where nothing else is valid.
 [[nodiscard]] std::vector<Plan> coarse_shapes(Appraiser&, const SearchLimits&, Dimensions);
 
 /// Gives dimensions that have a value beyond the limits the first one within them.

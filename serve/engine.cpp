@@ -61,7 +61,11 @@ Engine read_engine(TomlTable& t) {
   read_costs(t, e.own);
   for (TomlTable& r : t.tables("refuses", 100, Need::optional)) {
     EngineRefusal refusal;
-    r.read("what", refusal.what);
+    if (r.read("what", refusal.what) &&
+        std::find(refusable_choices().begin(), refusable_choices().end(), refusal.what) == refusable_choices().end()) {
+      r.error("what", "file.choice", fmt::format("\"{}\" is no choice that an engine refuses", refusal.what),
+              {fmt::format("Choices: {}.", fmt::join(refusable_choices(), ", "))});
+    }
     r.read("because", refusal.because);
     r.read("instead", refusal.instead);
     r.finish();
@@ -107,6 +111,12 @@ std::vector<std::string> choices_of(const ServingPlan& p, const ModelSpec& m) {
 }
 
 }  // namespace
+
+const std::vector<std::string_view>& refusable_choices() {
+  static const std::vector<std::string_view> words{"pipeline", "attention-dp", "attention-dp of dense models",
+                                                   "attention-dp with tensor", "experts in slices over groups"};
+  return words;
+}
 
 const Engine* EngineTable::find(std::string_view name) const {
   const auto at = std::find_if(engines.begin(), engines.end(), [&](const Engine& e) { return e.name == name; });

@@ -23,9 +23,12 @@ struct EngineFigure {
   friend bool operator==(const EngineFigure&, const EngineFigure&) = default;
 };
 
+/// Words of choices that an engine may refuse: "pipeline", "attention-dp", and so on.
+[[nodiscard]] const std::vector<std::string_view>& refusable_choices();
+
 /// Something that an engine does not do.
 struct EngineRefusal {
-  std::string what;     ///< the key of the choice: "int4", "attention-dp", "pipeline", "rate" ...
+  std::string what;     ///< one of refusable_choices()
   std::string because;  ///< the reason
   std::string instead;  ///< the nearest choice
   friend bool operator==(const EngineRefusal&, const EngineRefusal&) = default;

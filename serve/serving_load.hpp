@@ -66,9 +66,10 @@ struct ServingTimes {
 ///     D = 1 + (B / (G P) - 1) (n - 1) TPOT / E      Q = (c - B) E / B, where c > B      throughput = B n / E
 ///
 ///     t, m  a step without and with a chunk of a prompt     k  chunks of a prompt     n  output tokens
-///     c  concurrency    B  sequences under way, min(c, fit)    D  of a microbatch of a group, those that decode with a
-///     request G  attention groups    P  stages u  share of the time that prompts add    r, f, b  the engine's costs of
-///     a first step, of prompts, of bursts
+///     c     concurrency                B  sequences under way, min(c, fit)
+///     D     sequences of a microbatch of a group that decode beside a request, itself included
+///     G, P  attention groups, stages   u  share of the time that prompts add
+///     r, f, b  the engine's costs of a first step, of prompts, of bursts
 ///
 /// In steady state a new prompt comes in for each sequence that ends: B TPOT / E a step. A request's own prompt is done
 /// before its first token, so it meets those of the B - 1 others; alone, TPOT is t. Prompts follow each other through

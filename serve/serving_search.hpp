@@ -67,13 +67,14 @@ struct ServingSearch {
   std::size_t tried = 0, fitting = 0;
 };
 
-/// Tries every plan: sizes of tensor, pipeline and attention groups that are powers of two, with whole experts or
-/// slices of each on every device, and each format of weights and keys.
+/// Tries every plan of up to 128 devices and 8 stages: sizes of tensor, pipeline and attention groups that are powers
+/// of two, with whole experts or slices of each on every device, and each format of weights and keys.
 ///
 /// With a concurrency, replicas fill the cluster and share the requests, and the plan with the most tokens a second is
 /// best. With a rate, as few replicas serve as keep up with it and its bounds, and the plan with the fewest devices is
 /// best, then that with the least TPOT (TTFT where outputs are one token); the concurrency of a replica follows from
-/// the rate by Little's law. Plans within the bounds come before all others.
+/// the rate by Little's law. Plans within the bounds come before all others, and then those
+/// whose requests do not wait for room.
 [[nodiscard]] ServingSearch search_serving(const ServingQuestion&, const std::function<bool()>& go_on = {});
 
 /// The load of a replica at a concurrency, and what a plan makes of it.

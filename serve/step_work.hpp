@@ -32,7 +32,7 @@ enum class StepPart : std::uint8_t { dense, expert, keys, prompt_attention, elem
 inline constexpr std::size_t step_part_count = 5;
 
 /// One operation of a step, over all its layers: what its products take on the device at their efficiency, and what
-/// its bytes take. An engine's factors are put on either (StepCosts), and the larger counts.
+/// its bytes take. An engine's factors are put on either (EngineCosts), and the larger counts.
 struct ServingOp {
   StepPart part = StepPart::dense;
   const char* name = "";

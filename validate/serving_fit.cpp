@@ -158,11 +158,10 @@ EngineTable fit_engines(EngineTable table, const std::vector<const ServingCase*>
   return Fitter(std::move(table), cases).fitted(60);
 }
 
-HeldOutServing held_out(const EngineTable& table, const std::vector<ServingCase>& cases,
-                        const std::function<std::string(const ServingCase&)>& key,
-                        const std::function<bool(double)>& go_on) {
-  HeldOutServing out;
-  out.times.resize(cases.size());
+std::vector<ServingTimes> held_out(const EngineTable& table, const std::vector<ServingCase>& cases,
+                                   const std::function<std::string(const ServingCase&)>& key,
+                                   const std::function<bool(double)>& go_on) {
+  std::vector<ServingTimes> out(cases.size());
   std::map<std::string, std::vector<std::size_t>> groups;
   for (std::size_t i = 0; i < cases.size(); ++i) groups[key(cases[i])].push_back(i);
   std::size_t done = 0;
@@ -174,7 +173,7 @@ HeldOutServing held_out(const EngineTable& table, const std::vector<ServingCase>
     }
     const EngineTable without = fit_engines(table, others);
     for (const std::size_t i : of_group) {
-      out.times[i] = predicted(cases[i], without.find(cases[i].engine)->costs);
+      out[i] = predicted(cases[i], without.find(cases[i].engine)->costs);
     }
   }
   return out;

@@ -23,14 +23,10 @@ namespace orrery {
 /// 1997), differences for derivatives. The same input gives the same bytes.
 [[nodiscard]] EngineTable fit_engines(EngineTable, const std::vector<const ServingCase*>&);
 
-/// Points predicted by costs that were fitted, from the priors on, to what is_fitted_to of all other groups, as `key`
-/// has groups. The tables that a
-/// group's points were predicted with stand in the order of the points. `go_on` gets the share done; false ends it.
-struct HeldOutServing {
-  std::vector<ServingTimes> times;  ///< in the order of the cases
-};
-[[nodiscard]] HeldOutServing held_out(const EngineTable&, const std::vector<ServingCase>&,
-                                      const std::function<std::string(const ServingCase&)>& key,
-                                      const std::function<bool(double)>& go_on = {});
+/// Times of points, in their order, by costs that were fitted, from the priors on, to the points of all other groups
+/// (those that is_fitted_to). `key` names a point's group. `go_on` gets the share done; false ends it.
+[[nodiscard]] std::vector<ServingTimes> held_out(const EngineTable&, const std::vector<ServingCase>&,
+                                                 const std::function<std::string(const ServingCase&)>& key,
+                                                 const std::function<bool(double)>& go_on = {});
 
 }  // namespace orrery

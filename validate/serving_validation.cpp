@@ -59,11 +59,11 @@ std::optional<ServingValidation> validate_serving(const std::vector<MeasuredServ
   add("costs fitted to this table", by(out.refitted));
   bool stopped = false;
   const auto without = [&](const char* name, double from, const auto& key) {
-    HeldOutServing h = held_out(engines, out.cases, key, [&](double share) {
+    std::vector<ServingTimes> times = held_out(engines, out.cases, key, [&](double share) {
       stopped = stopped || (go_on && !go_on(from + 0.5 * share));
       return !stopped;
     });
-    if (!stopped) add(name, std::move(h.times));
+    if (!stopped) add(name, std::move(times));
   };
   without("costs that have not seen the point's lengths", 0.0, [](const ServingCase& c) { return c.shape; });
   if (!stopped)

@@ -10,15 +10,6 @@ namespace {
 
 constexpr const char* key = "workload.adapters";
 
-/// What keeps a model's layers from taking adapters; empty where nothing does.
-std::string obstacle(const ModelSpec& m) {
-  if (m.architecture != Architecture::decoder) return "is no decoder";
-  if (m.mixture) return "has experts";
-  if (m.latent) return "has latent attention";
-  if (m.prediction_modules > 0) return "has prediction modules";
-  return {};
-}
-
 void check_offload(const CheckContext& c) {
   const Plan& p = c.plan;
   const auto refuse = [&](const char* word, const std::optional<std::uint32_t>& eighths) {
@@ -35,11 +26,19 @@ void check_offload(const CheckContext& c) {
 
 }  // namespace
 
+std::string adapters_obstacle(const ModelSpec& m) {
+  if (m.architecture != Architecture::decoder) return "is no decoder";
+  if (m.mixture) return "has experts";
+  if (m.latent) return "has latent attention";
+  if (m.prediction_modules > 0) return "has prediction modules";
+  return {};
+}
+
 void check_adapters(const Plan& plan, const ModelSpec& model, const Workload& workload, Diagnostics& out) {
   if (!workload.adapters) return;
   const CheckContext c{plan, model, workload, out};
   const std::string name = model.name.empty() ? "the model" : model.name;
-  if (const std::string why = obstacle(model); !why.empty()) {
+  if (const std::string why = adapters_obstacle(model); !why.empty()) {
     c.error(key, "adapters-model", "adapters are for dense decoders alone",
             {fmt::format("{} {}.", name, why), "Leave out [workload.adapters], which trains all weights."});
     return;

@@ -4,6 +4,9 @@
 
 namespace orrery {
 
+/// What keeps a model's layers from taking adapters: "has experts". Empty where nothing does.
+[[nodiscard]] std::string adapters_obstacle(const ModelSpec&);
+
 /// Refuses adapters beside choices that Programs do not have with them: models other than dense decoders, grids of
 /// tensor ranks, split backward passes, offload, chunks of weights, and stages without layers at the ends.
 ///

@@ -1,3 +1,4 @@
+#include "core/plan/adapters_check.hpp"
 #include "core/plan/dimension_rows.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/spec/library.hpp"
@@ -160,10 +161,7 @@ std::vector<Dimension> run_dimensions() {
              ranks.insert(ranks.begin(), 0);
              return ranks;
            },
-       .applies =
-           [](const PlannedRun& run) {
-             return run.model.architecture == Architecture::decoder && !run.model.mixture && !run.model.latent;
-           }},
+       .applies = [](const PlannedRun& run) { return adapters_obstacle(run.model).empty(); }},
   };
 }
 

@@ -63,9 +63,9 @@ enum class KernelKind : std::uint8_t {
   gemm,
   // Second factors of adapters, beside a product whose row of results is kv_heads blocks of `heads` members, each
   // head_dim wide: packed qkv; [2, f] of a gated feed-forward part; one member. The product is of `batch` matrices, of
-  // which all but the first have one member of a block, the last ones. The matrices whose bits `site` has are adapted:
-  // a
-  // row of u has depth numbers for each, a row of B (depth of them) the columns of their members. scale is alpha / r.
+  // which all but the first have one member of a block, the last ones. The matrices whose bits `site` has are adapted.
+  // A row of u has depth numbers for each of them; each of B's depth rows has the columns of their members. scale is
+  // alpha / r.
   adapter_forward,          ///< y += scale u B
   adapter_backward_input,   ///< du = scale dy B^T
   adapter_backward_weight,  ///< dB += scale u^T dy
@@ -278,7 +278,7 @@ struct KernelFlops {
   double executed = 0.0;
 };
 [[nodiscard]] KernelFlops flops_of(const Kernel&);
-/// Of an adapter's kernel: its adapted matrices, and the columns of results that are theirs.
+/// The adapted matrices of an adapter's kernel, and the columns of results that are theirs.
 [[nodiscard]] std::uint32_t adapted_matrices_of(const Kernel&);
 [[nodiscard]] std::uint64_t adapted_columns_of(const Kernel&);
 /// Products of ring self-attention: multiply-adds for each pair of query and key; 0 for other kinds.

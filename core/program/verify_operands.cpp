@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "core/program/kernel_table.hpp"
 #include "core/program/verify_parts.hpp"
@@ -194,6 +195,16 @@ class Operands {
         if (is_part(k) && k.ring != 0) inner_ring(k, k.kind == KernelKind::attention_part_forward ? 1 : 2);
         if (k.parameter > static_cast<double>(k.columns) && is_part(k)) {
           wrong("a rank attends to more pairs on average than the busiest rank");
+        }
+        break;
+      case KernelKind::adapter_forward:
+      case KernelKind::adapter_backward_input:
+      case KernelKind::adapter_backward_weight:
+        if (k.heads < k.batch || std::uint64_t{k.kv_heads} * k.heads * k.head_dim != k.columns) {
+          wrong("the blocks of the product's matrices do not make its columns");
+        }
+        if (k.site == 0 || static_cast<std::uint64_t>(std::bit_width(k.site)) > k.batch) {
+          wrong("adapted matrices are not among the product's");
         }
         break;
       default: break;  // the shapes say it all

@@ -28,7 +28,7 @@ inline constexpr Operation copy_operation{static_cast<std::uint8_t>(operation_co
 /// Whether the op occupies a lane (all but Alloc and Free).
 [[nodiscard]] bool is_timed(const Op&);
 [[nodiscard]] bool is_communication(Operation);
-/// Of an operation by its name, as reports list it.
+/// The same for a name, as reports list operations.
 [[nodiscard]] bool is_communication(std::string_view name);
 
 /// "gemm", "all_reduce tensor", "all_reduce pipeline+data", "all_reduce several axes", "exchange", "copy".

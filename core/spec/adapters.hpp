@@ -9,7 +9,7 @@ namespace orrery {
 
 struct ModelSpec;
 
-/// A matrix of a dense layer that may have an adapter, by the name that LoRA's users know it by.
+/// A matrix of a dense layer that may have an adapter, under the name that LoRA's users know.
 enum class AdaptedMatrix : std::uint8_t { q, k, v, o, gate, up, down };
 inline constexpr std::size_t adapted_matrix_count = 7;
 [[nodiscard]] std::string_view name_of(AdaptedMatrix);

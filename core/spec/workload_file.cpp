@@ -55,8 +55,9 @@ void read_schedule(TomlTable t, LearningRateSchedule& s) {
 
 void read_adapters(TomlTable t, Workload& w) {
   Adapters a;
+  const double usual_scale = a.scale();
   t.read("rank", a.rank, {1, max_adapter_rank});
-  a.alpha = 2.0 * a.rank;
+  a.alpha = usual_scale * a.rank;
   t.read("alpha", a.alpha, {0.0, 1e6, true}, Need::optional);
   std::vector<std::string> names;
   if (t.read("matrices", names, adapted_matrix_count, Need::optional)) {

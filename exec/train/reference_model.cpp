@@ -10,6 +10,7 @@
 #include "exec/train/reference_attention.hpp"
 #include "exec/train/reference_functions.hpp"
 #include "exec/train/reference_mixture.hpp"
+#include "exec/train/reference_storage.hpp"
 
 namespace orrery {
 namespace {
@@ -29,7 +30,7 @@ class Pass {
  public:
   Pass(const ModelSpec& model, const Workload& workload, const ParameterSet& weights, const DataSource& data,
        std::uint64_t step, const std::optional<StorageRounding>& rounding)
-      : model_(model), workload_(workload), weights_(weights), data_(data), step_(step), rounding_(rounding) {}
+      : model_(model), workload_(workload), weights_(weights), data_(data), step_(step), storage_(rounding) {}
 
   ReferenceGradients run(bool backward) {
     ReferenceGradients result;
@@ -48,12 +49,10 @@ class Pass {
       if (model_.prediction_modules > 0) add(signal, further);
       for (std::uint64_t layer = model_.layers; layer-- > 0;) signal = layer_backward(layer, signal, records[layer]);
       embed_backward(signal);
-      if (rounding_ && rounding_->gradients) {
-        for (auto& [name, tensor] : gradients_) round(tensor, rounding_->signal_scale);
-      }
+      storage_.gradients(gradients_);
     }
     result.gradients = std::move(gradients_);
-    result.largest_signal = largest_signal_;
+    result.largest_signal = storage_.largest_signal;
     result.auxiliary = auxiliary_;
     return result;
   }
@@ -110,23 +109,8 @@ class Pass {
     return ones;
   }
 
-  /// The value as it would be read again after being stored.
-  double stored(double x, double scale) {
-    const int unit = rounding_->type == DType::bf16 ? -8 : rounding_->type == DType::f32 ? -24 : -11;
-    const double error = std::ldexp(2.0 * random_uniform(rounding_->draw, 0, rounded_count_++) - 1.0, unit);
-    return rounded(x * scale * (1.0 + error), rounding_->type) / scale;
-  }
-  void round(Matrix& m, double scale) {
-    for (double& x : m.values) x = stored(x, scale);
-  }
-  void kept(Matrix& activation) {
-    if (rounding_) round(activation, 1.0);
-  }
-  /// Also notes the largest element.
-  void signal(Matrix& gradient_of_activation) {
-    for (const double x : gradient_of_activation.values) largest_signal_ = std::max(largest_signal_, std::abs(x));
-    if (rounding_) round(gradient_of_activation, rounding_->signal_scale);
-  }
+  void kept(Matrix& activation) { storage_.kept(activation); }
+  void signal(Matrix& gradient_of_activation) { storage_.signal(gradient_of_activation); }
 
   Matrix linear(const std::string& name, const Matrix& x) {
     Matrix y = product(x, weight(name + ".weight"));
@@ -327,9 +311,9 @@ class Pass {
     const std::string at = prefix(layer) + "attention.";
     const Matrix dcontext = linear_derivative(at + "out", dy, r.context);
     std::function<double(double)> probability;
-    if (rounding_) probability = [this](double p) { return stored(p, 1.0); };
+    if (storage_.rounds()) probability = [this](double p) { return storage_.stored(p, 1.0); };
     Matrix dqkv = attention_backward(model_, attention_of(layer), dcontext, r.qkv, r.context,
-                                     optional_gradient(at + "sinks"), largest_signal_, probability);
+                                     optional_gradient(at + "sinks"), storage_.largest_signal, probability);
     signal(dqkv);
     return heads_derivative(layer, at, std::move(dqkv), x, r);
   }
@@ -572,14 +556,12 @@ class Pass {
   const ParameterSet& weights_;
   const DataSource& data_;
   std::uint64_t step_;
-  std::optional<StorageRounding> rounding_;
-  std::uint64_t rounded_count_ = 0;
+  ReferenceStorage storage_;
   std::uint64_t sequence_ = 0;
   double count_ = 0.0;
   ParameterSet gradients_;
   Matrix embedded_;  // BERT: of the sequence, before the norm
   Matrix patches_;   // ViT
-  double largest_signal_ = 0.0;
   double auxiliary_ = 0.0;
 };
 
@@ -597,10 +579,11 @@ ReferenceGradients reference_gradients(const ModelSpec& model, const Workload& w
 
 double reference_loss(const ModelSpec& model, const Workload& workload, const ParameterSet& weights,
                       const DataSource& data, std::uint64_t step) {
-  const ParameterSet sums =
-      workload.adapters ? with_adapters(model, *workload.adapters, weights) : ParameterSet(weights);
-  const ReferenceGradients pass = Pass(model, workload, sums, data, step, std::nullopt).run(false);
-  return pass.loss + pass.auxiliary;
+  const auto loss_with = [&](const ParameterSet& all) {
+    const ReferenceGradients pass = Pass(model, workload, all, data, step, std::nullopt).run(false);
+    return pass.loss + pass.auxiliary;
+  };
+  return workload.adapters ? loss_with(with_adapters(model, *workload.adapters, weights)) : loss_with(weights);
 }
 
 }  // namespace orrery

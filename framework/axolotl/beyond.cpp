@@ -20,13 +20,14 @@ struct Row {
 };
 constexpr std::string_view adapters =
     "weights frozen in 8 or 4 bits are not in plans yet: adapter: lora on 16-bit weights is";
+constexpr std::string_view merged = "ReLoRA merges adapters into the weights as it goes, which is not in plans yet";
 constexpr std::string_view some = "adapters of some layers alone are not in plans yet";
 constexpr std::string_view rewards = "training of a reward model is not in plans yet: its head and loss are others";
 constexpr std::string_view distilled = "distillation is not in plans yet: a teacher's outputs stand beside the model's";
 constexpr std::string_view frozen = "training of a part of the weights is not in plans yet: all weights train there";
 constexpr std::string_view seeing = "models of images or sound are not in plans yet";
 constexpr std::array rows{
-    Row{"relora_steps", "ReLoRA merges adapters into the weights as it goes, which is not in plans yet"},
+    Row{"relora_steps", merged},
     Row{"peft.weight_dtype", adapters},
     Row{"peft.loftq_config.", adapters},
     Row{"peft_layer_replication", "layers that stand in the model several times are not in plans yet"},
@@ -35,7 +36,7 @@ constexpr std::array rows{
     Row{"peft_layers_pattern", some},
     Row{"lora_exclude_modules", some},
     Row{"lora_rank_pattern", "adapters of several ranks are not in plans yet"},
-    Row{"relora", "ReLoRA merges adapters into the weights as it goes, which is not in plans yet"},
+    Row{"relora", merged},
     Row{"lora_modules_to_save", "adapters beside embeddings or a head that are trained whole are not in plans yet"},
     Row{"peft_use_dora", "DoRA, which trains magnitudes too, is not in plans yet"},
     Row{"lora_target_parameters", "adapters of experts are not in plans yet"},

@@ -59,7 +59,7 @@ void ModelRefusals::no_dropout() {
 void ModelRefusals::no_adapters(std::string also) {
   if (!workload_.adapters) return;
   std::vector<std::string> details = {
-      "DeepSpeed and Accelerate are: what is trained is no part of their configurations."};
+      "Configurations of DeepSpeed and Accelerate can be written: they do not say what is trained."};
   if (!also.empty()) details.push_back(std::move(also));
   refuse("workload.adapters", "adapters", fmt::format("{} is not written with adapters", title_), std::move(details));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/csv.hpp"
 #include "core/base/diagnostics.hpp"
 
 namespace orrery::gui {
@@ -52,13 +53,7 @@ QVariant CellTable::headerData(int section, Qt::Orientation orientation, int rol
 }
 
 QString csv_of(const QAbstractItemModel& model) {
-  const auto field = [](QString text) {
-    if (text.contains(u',') || text.contains(u'"') || text.contains(u'\n')) {
-      text.replace(QStringLiteral("\""), QStringLiteral("\"\""));
-      return u'"' + text + u'"';
-    }
-    return text;
-  };
+  const auto field = [](const QString& text) { return QString::fromStdString(csv_cell(text.toStdString())); };
   QString out;
   for (int row = -1; row < model.rowCount(); ++row) {
     for (int column = 0; column < model.columnCount(); ++column) {

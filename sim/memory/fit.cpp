@@ -221,7 +221,7 @@ std::vector<std::uint32_t> stages_that_do_not_fit(const PlannedRun& run, const P
   for (const StageMemory& stage : report.memory_by_stage) {
     if (!stage.capacity) continue;
     const std::uint64_t headroom = stage.process ? whole(rules.headroom) : 0;
-    if (stage.process.value_or(stage.peak) + headroom > *stage.capacity) out.push_back(stage.stage);
+    if (held(stage) + headroom > *stage.capacity) out.push_back(stage.stage);
   }
   return out;
 }
@@ -244,7 +244,7 @@ MemoryVerdict memory_verdict(const Report& report, Bytes headroom) {
   for (const StageMemory& stage : report.memory_by_stage) {
     out.live = std::max(out.live, stage.peak);
     if (stage.capacity) {
-      look(MemoryVerdict::Where::device, stage.stage, stage.process.value_or(stage.peak), *stage.capacity,
+      look(MemoryVerdict::Where::device, stage.stage, held(stage), *stage.capacity,
            stage.process ? whole(headroom) : 0);
     }
   }

@@ -31,7 +31,7 @@ struct RandomRunLimits {
   bool cut_positions = false;             ///< has a context axis, where ranks and lengths allow it
   bool chunks = false;                    ///< ZeRO-3 has its parameters in chunks, where it may
   bool predictions = false;               ///< has prediction modules: 1D decoders, and no ZeRO-2, 3 or offloading
-  bool adapters = false;                  ///< has adapters: draws nothing that check refuses beside them
+  bool adapters = false;                  ///< has adapters; check may still refuse the plan
   bool architectures = false;             ///< BERT, vision transformers and latent attention only
 };
 

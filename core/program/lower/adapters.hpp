@@ -16,9 +16,9 @@ namespace orrery::lowering {
 /// One A serves the matrices that stand side by side in a product (queries, keys and values; gate and up): it has r
 /// columns for each. Under tensor parallelism the factor that meets the residual stream is whole on every rank (A where
 /// the product widens, B where it narrows), and the other is cut as the product is (B by columns, A by rows). Then du,
-/// or u, is a part of a sum over the tensor axis, and so is the gradient of the whole factor. What else is made of it
-/// is part of a sum that the layer makes anyway. Source: huggingface/peft, src/peft/tuners/lora/tp_layer.py, which cuts
-/// the factors so.
+/// or u, is a part of a sum over the tensor axis, and so is the gradient of the whole factor. dx, or y,
+/// takes such a part along in the sum that the layer makes of it anyway. Source: huggingface/peft,
+/// src/peft/tuners/lora/tp_layer.py, which cuts the factors so.
 class AdaptedProducts {
  public:
   /// Declares the narrow vectors of each adapted product. They have as many rows as the product of the frozen weights.
@@ -26,7 +26,7 @@ class AdaptedProducts {
 
   void forward(BlockBuilder&, const Product&, BufferId x, BufferId y) const;
   void input_gradient(BlockBuilder&, const Product&, Operand dy, BufferId dx) const;
-  /// Of what is trained. Takes what input_gradient has made.
+  /// Makes the gradients of both factors from what input_gradient has made.
   void weight_gradient(BlockBuilder&, const Product&, BufferId x, Operand dy) const;
   /// Whether weight_gradient reads x.
   [[nodiscard]] bool takes_input_again(const Product&) const;

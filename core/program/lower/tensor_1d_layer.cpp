@@ -375,9 +375,12 @@ class Layer {
   void attention_backward(BlockBuilder& b, BlockBuilder& w) {
     const Operand dy1 =
         ends_.open(b, *module_, attention_end_, {{out_bias()}}, read(split() ? mid_gradient_ : gradient_));
-    const bool whole_input = !latent_ || latent_->widens_stream();
-    const BufferId x1 = latent_ ? (whole_input ? gathered(w, norm1_out_, gathered_) : norm1_out_)
-                                : gathered_again(w, qkv(), norm1_out_);
+    BufferId x1 = norm1_out_;
+    if (!latent_) {
+      x1 = gathered_again(w, qkv(), norm1_out_);
+    } else if (latent_->widens_stream()) {
+      x1 = gathered(w, norm1_out_, gathered_);
+    }
     products_->input_gradient(b, out(), dy1, context_gradient_);
     products_->weight_gradient(w, out(), context_, dy1);
     attention_->backward(b, attention_operands());

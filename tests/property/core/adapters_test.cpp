@@ -5,6 +5,7 @@
 #include "core/program/lower/lower.hpp"
 #include "core/program/program_text.hpp"
 #include "core/program/totals.hpp"
+#include "core/program/verify.hpp"
 #include "core/record/rates.hpp"
 #include "core/spec/adapters.hpp"
 #include "tests/support/random_plan.hpp"
@@ -34,7 +35,7 @@ void for_each_plan(std::size_t count, Visit&& visit) {
   }
 }
 
-/// Parameters of the frozen table's module, or of adapters.
+/// Whether the buffer has parameters of the model, which stay as they are.
 bool is_frozen(const Program& p, const Buffer& b) {
   return b.parameters && !of_adapters(p.parameter_tables[*b.parameters]);
 }
@@ -81,6 +82,26 @@ TEST_CASE("FLOPs of a Program with adapters on one rank are the convention's", "
     CHECK(program_flops(program) == Approx(model_flops(run.model, run.workload)).epsilon(1e-12));
   });
   CHECK(met > 10);
+}
+
+TEST_CASE("a kernel of adapters with other blocks or matrices than its product's is refused", "[property]") {
+  for_each_plan(1, [](const PlannedRun&, const Program& program) {
+    const auto refused = [&](const auto& change) {
+      Program other = program;
+      for (Block& block : other.blocks) {
+        for (Kernel& k : block.kernels) {
+          if (k.kind != KernelKind::adapter_forward) continue;
+          change(k);
+          return !verify(other).empty();
+        }
+      }
+      return false;
+    };
+    CHECK(verify(program).empty());
+    CHECK(refused([](Kernel& k) { ++k.heads; }));
+    CHECK(refused([](Kernel& k) { k.site = 0; }));
+    CHECK(refused([](Kernel& k) { k.site |= 1U << k.batch; }));
+  });
 }
 
 TEST_CASE("a Program with adapters reads back from its text as it was", "[property]") {

@@ -7,8 +7,8 @@ using namespace orrery::test;
 
 namespace {
 
-/// Two blocks of three members, of which the first matrix has one (grouped queries would have more), each 2 wide; the
-/// first and the third matrix are adapted.
+/// Two blocks of four members, each 2 wide. The first of three matrices has two of them; the first and the third are
+/// adapted.
 struct Packed {
   static constexpr std::uint64_t rows = 5, rank = 3, blocks = 2, width = 2;
   std::uint64_t group = 2;  ///< members of the first matrix

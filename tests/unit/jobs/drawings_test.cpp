@@ -41,6 +41,15 @@ TEST_CASE("a trace has a slice for each GPU of each stretch", "[unit][jobs]") {
   CHECK(svg == job_gantt_svg({{"fifo", &h}}, w, {2, 2}));
 }
 
+TEST_CASE("a stretch is drawn with the GPUs that its job holds then", "[unit][jobs]") {
+  const std::vector<JobStretch> stretches{{0, 0, 10, {{0, 2}, {1, 1}}}, {0, 20, 30, {{1, 1}}}};
+  const std::vector<GpuSpan> spans = gpu_spans(stretches, {2, 2});
+  REQUIRE(spans.size() == 3);
+  CHECK(spans[0] == GpuSpan{0, 0, 2, 0, 0, 10, 3});
+  CHECK(spans[1] == GpuSpan{1, 0, 1, 0, 0, 10, 3});
+  CHECK(spans[2] == GpuSpan{1, 0, 1, 0, 20, 30, 1});
+}
+
 TEST_CASE("a picture of many GPUs says what it leaves out", "[unit][jobs]") {
   const JobWorkload w = workload_of({{0, 10, 3}});
   const std::vector<std::uint32_t> nodes(40, 8);

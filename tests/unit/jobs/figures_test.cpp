@@ -18,7 +18,7 @@ TEST_CASE("figures of two jobs on one GPU", "[unit][jobs]") {
   CHECK(f.mean_queue == 4.0);
   CHECK(f.makespan == 14.0);
   CHECK(f.gpu_time == 14.0);
-  CHECK(f.utilisation == 1.0);
+  CHECK(f.utilization == 1.0);
   CHECK(f.mean_crowd == Approx((2.0 * 1 + 8 * 2 + 4 * 1) / 14).epsilon(1e-12));
   CHECK(f.most_crowd == 2);
   // a: (2 + 8 x 2) / 10 = 1.8 jobs wanted GPUs, so its time alone on 1 / 1.8 GPU is 18 s. b: (8 x 2 + 4) / 12 = 5/3,

@@ -178,7 +178,7 @@ TEST_CASE("one workload under every rule of Tiresias's simulator, by hand", "[un
 }
 
 TEST_CASE("histories of a small workload are those that were recorded", "[golden][jobs]") {
-  // Whatever changes one of these numbers changes what a policy does; a change on purpose records them anew.
+  // A policy that does something else changes its number here. Who changes one on purpose records it anew.
   struct Recorded {
     const char* policy;
     std::uint64_t packed, consolidated;

@@ -80,7 +80,7 @@ TEST_CASE("cost is the price of the devices over what they make", "[serve]") {
   CHECK(*best.cost_per_million == Approx(best.devices() * 0.001 * 1e6 / best.tokens_per_second));
 }
 
-TEST_CASE("a search for a large mixture takes below five seconds", "[serve]") {
+TEST_CASE("a search for a large mixture takes below twenty seconds", "[serve]") {
   const auto begin = std::chrono::steady_clock::now();
   const ServingSearch s = search_serving(question(served("deepseek-v3", "h200:8x4", "sglang")));
   CHECK_FALSE(s.plans.empty());

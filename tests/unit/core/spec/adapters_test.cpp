@@ -61,7 +61,7 @@ TEST_CASE("a workload with adapters reads back as it was written", "[adapters]")
   }
 }
 
-TEST_CASE("the scale is twice the rank's where the file gives no alpha", "[adapters]") {
+TEST_CASE("alpha is twice the rank where the file gives none", "[adapters]") {
   Diagnostics d;
   const auto read =
       parse_workload("schema = 1\n[workload]\nbatch = 8\nsequence = 128\n[workload.adapters]\nrank = 8\n", "w.toml", d);
