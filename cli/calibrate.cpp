@@ -7,6 +7,7 @@
 #include "cli/calibrate_fit.hpp"
 #include "cli/collectives.hpp"
 #include "cli/common.hpp"
+#include "cli/gpu_ranks.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/job.hpp"
 #include "cli/progress.hpp"
@@ -85,6 +86,7 @@ class CalibrateVerb final : public Verb {
     c.examples(
         "  orrery calibrate                 predictions for local-cpu then use it\n"
         "  orrery calibrate -o quiet.toml   and: orrery estimate plan.toml --calibration quiet.toml\n"
+        "  orrery calibrate --backend cuda  plans with for = \"orrery-cuda\" on such GPUs are then priced with it\n"
         "  orrery calibrate --backend cuda -o gpu.toml   and: orrery estimate plan.toml --calibration gpu.toml\n"
         "  orrery calibrate --backend cuda -o gpu.toml --groups groups.csv   with the collectives that run "
         "--measure-groups wrote\n"
@@ -196,13 +198,27 @@ class CalibrateVerb final : public Verb {
       ticker.show(what, static_cast<std::uint64_t>(share * 1000.0), 1000);
     };
   }
-  /// For a GPU nothing is written where other verbs find it, because one machine may have several.
+  /// What it measures holds for plans for Orrery's own executor on GPUs: its place is that executor's, one file for
+  /// each kind of GPU.
   int calibrate_gpu() {
-    if (!flags_.output) refuse("cli.output", "--backend cuda needs -o: the file to write");
-    if (!prints_output(flags_)) require_folder(*flags_.output);
+    // Threads in place of a GPU are measured on small shapes, as an H100: it is all but the figures that is rehearsed.
+    const bool rehearsal = cuda_module() == stand_in_module;
+    if (rehearsal && !flags_.output) {
+      refuse("cli.output", "--backend cuda on threads that stand in for a GPU needs -o: the file to write",
+             {"Predictions for a GPU must not come from them."});
+    }
+    if (flags_.output && !prints_output(flags_)) require_folder(*flags_.output);
+    queue_streams_apart();
     const std::unique_ptr<Device> gpu = open_cuda_device(cuda_module(), static_cast<int>(gpu_.value_or(0)));
-    const std::optional<std::string> device = device_file_of(gpu->info());
+    const std::optional<std::string> device = rehearsal ? "h100" : device_file_of(gpu->info());
     if (!device) throw Error(fmt::format("models/device has no file for {}", gpu->info().name));
+    const std::filesystem::path file =
+        flags_.output ? std::filesystem::path(*flags_.output) : own_calibration_path(*device);
+    if (!flags_.output) {  // the place of our own, which may be missing
+      std::error_code failure;
+      std::filesystem::create_directories(file.parent_path(), failure);
+      require_folder(file);
+    }
     // Constants that were not measured are as shipped: a box of these GPUs has the same links as others.
     const Calibration shipped = shipped_calibration(*device);
     const std::vector<CurveFile> links = groups_ ? fitted_links(*groups_) : std::vector<CurveFile>{};
@@ -214,7 +230,8 @@ class CalibrateVerb final : public Verb {
     try {
       Ticker ticker("calibrate");
       ProgressLog log(log_);
-      measured = calibrate_device(*gpu, *device, {Precision::bf16, Precision::fp32}, {}, [&](double share) {
+      const DeviceGrid grid = rehearsal ? small_grid() : DeviceGrid{};
+      measured = calibrate_device(*gpu, *device, {Precision::bf16, Precision::fp32}, grid, [&](double share) {
         if (interrupted().load()) throw Interrupted{};
         ticker.show("calibrate", static_cast<std::uint64_t>(share * 1000.0), 1000);
         log.tell(share);
@@ -224,11 +241,17 @@ class CalibrateVerb final : public Verb {
       return say_interrupted();
     }
     measured = with_links(std::move(measured), shipped, links, groups_.value_or(""));
-    write_output(flags_, calibration_text(measured));
+    if (rehearsal) measured.source = "a rehearsal: threads that stand in for a GPU, small shapes";
+    set_context(measured, gpu->info());
+    if (flags_.output) {
+      write_output(flags_, calibration_text(measured));
+    } else {
+      write_file(file, calibration_text(measured));
+    }
     if (prints_output(flags_)) return status_fine;
     if (flags_.json) {
       nlohmann::ordered_json json{
-          {"file", *flags_.output},
+          {"file", file.string()},
           {"machine", measured.machine},
           {"device", measured.device},
           {"spread", measured.spread},
@@ -248,8 +271,15 @@ class CalibrateVerb final : public Verb {
                     measured.machine, short_text(FlopRate::of(best_gemm(measured, DType::bf16))),
                     short_text(FlopRate::of(best_gemm(measured, DType::f32))), short_text(measured.launch),
                     short_text(*measured.host_bandwidth), disk_text(measured), measured.kernels.size(),
-                    percent(measured.spread), *flags_.output));
+                    percent(measured.spread), file.string()));
     return status_fine;
+  }
+  /// What was taken of the GPU before anything was measured: the context and the module's kernels, on an idle GPU. The
+  /// shipped figure is PyTorch's.
+  static void set_context(Calibration& c, const DeviceInfo& gpu) {
+    if (!c.memory || gpu.free_bytes >= gpu.memory_bytes) return;
+    c.memory->context = Bytes::of(static_cast<double>(gpu.memory_bytes - gpu.free_bytes));
+    c.memory->source = "context: measured on this GPU, with what other processes held; the rest: " + c.memory->source;
   }
   [[nodiscard]] Calibration shipped_calibration(const std::string& device) const {
     Diagnostics d;

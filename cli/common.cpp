@@ -23,6 +23,7 @@
 #include "core/plan/plan_file.hpp"
 #include "core/plan/plan_words.hpp"
 #include "core/program/lower/lower.hpp"
+#include "core/record/device_calibration.hpp"
 #include "core/spec/cluster_word.hpp"
 #include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_check.hpp"
@@ -129,18 +130,28 @@ std::filesystem::path own_calibration_path() {
   return root / ".local" / "share" / "orrery" / "calibration" / "cpu-core.toml";
 }
 
+std::filesystem::path own_calibration_path(const std::string& gpu) {
+  return own_calibration_path().replace_filename(fmt::format("{}-{}.toml", own_gpu_executor, gpu));
+}
+
 CalibrationChoice calibration_of(const CommonFlags& flags, const Library& library, const ClusterSpec& cluster,
                                  Precision precision) {
   if (flags.calibration) require_kind(*flags.calibration, {FileKind::calibration});
+  std::optional<std::filesystem::path> file = flags.calibration;
+  if (!file && flags.launcher == own_gpu_executor) {
+    const std::filesystem::path own = own_calibration_path(calibration_name(cluster.device, library));
+    std::error_code missing;
+    if (std::filesystem::exists(own, missing)) file = own;
+  }
   if (!flags.usual_software.empty()) {
     Diagnostics unusual;  // no costs of it are known for these devices
-    std::optional<CalibrationChoice> out = choose_calibration(
-        {flags.calibration, flags.usual_software, own_calibration_path()}, library, cluster, precision, unusual);
+    std::optional<CalibrationChoice> out =
+        choose_calibration({file, flags.usual_software, own_calibration_path()}, library, cluster, precision, unusual);
     if (out) return std::move(*out);
   }
   Diagnostics d;
   std::optional<CalibrationChoice> out =
-      choose_calibration({flags.calibration, flags.software, own_calibration_path()}, library, cluster, precision, d);
+      choose_calibration({file, flags.software, own_calibration_path()}, library, cluster, precision, d);
   require_none(d);
   return std::move(*out);
 }

@@ -40,6 +40,7 @@ void share_gpu_over_nccl(std::uint32_t rank, int nccl_version) {
 }
 
 void load_kernels_early() { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
+void queue_streams_apart() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
 
 std::unique_ptr<SocketWorld> join_job(const JobPlace& job, const std::string& token, Seconds limit, Seconds watchdog,
                                       Met& met) {

@@ -27,6 +27,11 @@ void share_gpu_over_nccl(std::uint32_t rank, int nccl_version);
 /// which waits in a message for another rank. Variables that the user has set stay.
 void load_kernels_early();
 
+/// Must be called before CUDA begins, too. By default all streams of a process share eight queues to the GPU, and work
+/// behind a message that waits would wait with it; 32 is the most that CUDA takes. Variables that the user has set
+/// stay.
+void queue_streams_apart();
+
 /// This process's part in a job that others have started, connected with all others. It warns of connections that were
 /// turned away.
 [[nodiscard]] std::unique_ptr<SocketWorld> join_job(const JobPlace&, const std::string& token, Seconds limit,

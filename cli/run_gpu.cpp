@@ -37,6 +37,7 @@ int RunVerb::run_on_gpu() {
                      program.mesh.size()),
          "With --share-gpu all of them take turns on one GPU: the same numbers, but not the times of as many GPUs."});
   }
+  queue_streams_apart();
   const std::unique_ptr<Device> gpu = open_cuda_device(cuda_module(), static_cast<int>(gpu_.value_or(0)));
   const double needed = needed_bytes(program);
   const DeviceInfo& info = gpu->info();
@@ -59,6 +60,7 @@ int RunVerb::train_on_gpu(ProcessWorld& world, int number, const NcclCalls& nccl
                           RunCheckpoints& checkpoints, Recorder* recorder) {
   const Program& program = p.loaded.program;
   load_kernels_early();
+  queue_streams_apart();
   if (share_gpu_) share_gpu_over_nccl(index(world.rank()), nccl.version);
   const std::unique_ptr<Device> gpu = open_cuda_device(cuda_module(), number);
   LiveMemory memory;

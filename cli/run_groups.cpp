@@ -14,6 +14,7 @@
 #include "cli/table.hpp"
 #include "core/base/units_text.hpp"
 #include "exec/calibrate/group_rates.hpp"
+#include "exec/device/cuda_load.hpp"
 #include "validate/collective_table.hpp"
 
 namespace orrery {
@@ -55,7 +56,8 @@ std::optional<std::uint64_t> nodes_of(const PlannedRun& run, const Program& prog
 }  // namespace
 
 Program RunVerb::program_of_groups(const Program& of) const {
-  Program out = group_program(of, backend_ == "cuda" ? largest_on_gpus : largest_on_hosts, runs_in_a_step);
+  const bool on_gpus = backend_ == "cuda" && cuda_module() != stand_in_module;
+  Program out = group_program(of, on_gpus ? largest_on_gpus : largest_on_hosts, runs_in_a_step);
   if (out.blocks.empty()) {
     refuse("cli.measure-groups", "--measure-groups: no group of this plan has a collective to measure",
            {"Plans of one rank have none; stages exchange messages, and these are not collectives."});

@@ -45,7 +45,10 @@ std::string prices_digest(const CommonFlags& flags) {
     }
   }
   if (flags.calibration) files.insert(*flags.calibration);
-  files.insert(own_calibration_path());
+  std::error_code none;
+  for (auto at = std::filesystem::directory_iterator(own_calibration_path().parent_path(), none); at != end(at); ++at) {
+    if (at->is_regular_file()) files.insert(at->path());
+  }
   std::uint64_t digest = fnv1a("");
   for (const std::filesystem::path& file : files) {
     Diagnostics missing;

@@ -13,7 +13,8 @@
 #include "framework/launch/launch_value.hpp"
 
 // A framework is a program that launches training runs. What Orrery knows of it stands in its room, framework/NAME/:
-// what it can launch, and how its launch files are read and written. This table is the list of rooms.
+// what it can launch, and how its launch files are read and written. This table is the list of rooms. One of them is
+// Orrery's own executor on GPUs, which has no launch files.
 
 namespace orrery {
 
@@ -68,6 +69,9 @@ struct Framework {
   std::vector<LaunchFormat> formats = {};
   std::vector<LaunchWriting> writings = {};
 };
+
+/// Orrery's own executor on GPUs.
+inline constexpr std::string_view own_gpu_executor = "orrery-cuda";
 
 /// All frameworks, in the order of their names.
 [[nodiscard]] const std::vector<Framework>& frameworks();

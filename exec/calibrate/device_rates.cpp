@@ -23,7 +23,7 @@ namespace {
 class DeviceOperands {
  public:
   explicit DeviceOperands(Device& device)
-      : device_(device), stream_(device.make_stream()), done_(device.make_event()) {}
+      : device_(device), stream_(device.make_stream(false)), done_(device.make_event()) {}
   ~DeviceOperands() {
     for (std::byte* p : taken_) device_.release(p);
   }
@@ -180,7 +180,7 @@ Bandwidth measure_host_copies(Device& device, const DeviceGrid& grid) {
     throw Error(fmt::format("no memory for {} bytes that copies are measured on", grid.copy_bytes));
   }
   std::memset(block.here, 1, grid.copy_bytes);
-  const auto stream = device.make_stream();
+  const auto stream = device.make_stream(false);
   const auto begin = device.make_event(), end = device.make_event();
   const auto seconds = [&](void* to, const void* from) {
     stream->record(*begin);
@@ -225,6 +225,23 @@ std::optional<std::string> device_file_of(const DeviceInfo& info) {
   if (has("h100")) return info.memory_bytes > (std::uint64_t{88} << 30) ? "h100-96" : "h100";
   if (has("a100")) return large ? "a100-80" : "a100-40";
   return std::nullopt;
+}
+
+DeviceGrid small_grid() {
+  DeviceGrid grid;
+  grid.rows = {8, 16};
+  grid.columns = {8};
+  grid.depths = {8, 24};
+  grid.lengths = {8, 16};
+  grid.head_dims = {8};
+  grid.heads = 2;
+  grid.sequences = 1;
+  grid.step_hidden = {16, 32};
+  grid.step_length = 8;
+  grid.least_sample = 1e-5;
+  grid.samples = 2;
+  grid.copy_bytes = std::uint64_t{1} << 20;
+  return grid;
 }
 
 Calibration calibrate_device(Device& device, const std::string& file, const std::vector<Precision>& precisions,

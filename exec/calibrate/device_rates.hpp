@@ -15,7 +15,7 @@ namespace orrery {
 /// there.
 [[nodiscard]] std::optional<std::string> device_file_of(const DeviceInfo&);
 
-/// How much is measured: shapes of training on a GPU, or a few small ones for tests on a device of threads.
+/// How much is measured: shapes of training on a GPU.
 struct DeviceGrid {
   std::vector<std::uint64_t> rows{128, 512, 2048, 8192};
   std::vector<std::uint64_t> columns{256, 1024, 4096, 16384};
@@ -29,6 +29,9 @@ struct DeviceGrid {
   double least_sample = 2e-3;                          ///< seconds of the device's clock; short work is repeated inside
   std::uint32_t samples = 5;
 };
+
+/// Small shapes: a device of threads takes seconds for them.
+[[nodiscard]] DeviceGrid small_grid();
 
 /// Does the same as calibrate() for a device's own kernels, by its own clock: matrix products and attention alone, then
 /// every kernel and the gap between kernels in training steps of several sizes, and copies between it and the host.

@@ -15,8 +15,8 @@ namespace orrery {
 namespace {
 
 const CudaCalls& stand_in_calls() {
-  static const CudaCalls calls = {CudaCalls::current, [](std::string&) { return 1; },
-                                  [](int) { return std::string(stand_in_module); },
+  static const CudaCalls calls = {CudaCalls::current, [](std::string&) { return stand_in_devices; },
+                                  [](int number) { return stand_in_module + (" " + std::to_string(number)); },
                                   [](int) -> std::unique_ptr<Device> { return std::make_unique<HostDevice>(); }};
   return calls;
 }
@@ -74,7 +74,7 @@ std::vector<std::string> cuda_devices_apart(const std::filesystem::path& module)
 }
 
 std::string cuda_state(const std::filesystem::path& module) {
-  if (module == stand_in_module) return "no GPU: threads of this machine stand in for one";
+  if (module == stand_in_module) return "no GPU: threads of this machine stand in for GPUs";
   std::error_code ignored;
   if (!std::filesystem::exists(module, ignored)) return "this orrery was built without CUDA";
   try {

@@ -11,9 +11,11 @@ namespace orrery {
 
 struct CudaCalls;
 
-/// The name that stands for no module, but for threads of this machine that behave like a GPU (HostDevice). With it
+/// The name that stands for no module, but for threads of this machine that behave like GPUs (HostDevice). With it
 /// everything except the GPU's own calls can be rehearsed where no GPU is.
 inline constexpr const char* stand_in_module = "stand-in";
+/// So many GPUs a machine seems to have then: as many as most that train.
+inline constexpr int stand_in_devices = 8;
 
 /// Loads the module once and keeps it. Throws Error that says what is missing and how to get it: the module itself
 /// (built without CUDA), a library that it needs, or a module of the same build.

@@ -93,10 +93,13 @@ class Device {
   /// Null where no memory is left.
   [[nodiscard]] virtual std::byte* allocate(std::uint64_t bytes) = 0;
   virtual void release(std::byte*) = 0;
+  /// Memory that is free now; other processes may take it, too.
+  [[nodiscard]] virtual std::uint64_t free_bytes() = 0;
   /// Memory of the host, such that copies run beside compute.
   [[nodiscard]] virtual std::byte* allocate_host(std::uint64_t bytes) = 0;
   virtual void release_host(std::byte*) = 0;
-  [[nodiscard]] virtual std::unique_ptr<DeviceStream> make_stream() = 0;
+  /// The device gives free multiprocessors to work of an urgent stream first: to messages, which others wait for.
+  [[nodiscard]] virtual std::unique_ptr<DeviceStream> make_stream(bool urgent) = 0;
   [[nodiscard]] virtual std::unique_ptr<DeviceEvent> make_event() = 0;
   [[nodiscard]] virtual std::unique_ptr<DeviceGraph> make_graph() = 0;
   /// Whether the work before the event has ended.

@@ -73,6 +73,19 @@ void DeviceNotes::on_graph(bool built_anew) {
   graphs_.built += built_anew ? 1 : 0;
 }
 
+void DeviceNotes::on_memory(Rank rank, std::uint64_t own, std::uint64_t taken) {
+  const std::lock_guard lock(mutex_);
+  own_bytes_[rank] = own;
+  taken_bytes_ = std::max(taken_bytes_, taken);
+}
+
+std::uint64_t DeviceNotes::beside_bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t own = 0;
+  for (const auto& [rank, bytes] : own_bytes_) own += bytes;
+  return taken_bytes_ > own ? taken_bytes_ - own : 0;
+}
+
 DeviceNotes::Graphs DeviceNotes::graphs() const {
   const std::lock_guard lock(mutex_);
   return graphs_;
@@ -104,7 +117,7 @@ DeviceRunner::DeviceRunner(Device& device, DeviceNotes& notes, const DeviceTrans
     queue_of_[lane_number(lane)] = static_cast<std::uint32_t>(queues_.size());
     queues_.emplace_back();
     queues_.back().lane = lane;
-    queues_.back().stream = device_.make_stream();
+    queues_.back().stream = device_.make_stream(lane.kind == LaneKind::collective || lane.kind == LaneKind::transfer);
     queues_.back().waited.assign(lanes.size(), 0);
   }
   base_ = device_.make_event();
@@ -406,6 +419,8 @@ RankMemory DeviceRunner::memory() const {
   std::uint64_t outside = 0;
   for (const Queue& q : queues_) outside += q.stream->scratch_bytes();
   outside += transport_->scratch_bytes();
+  const std::uint64_t free = device_.free_bytes(), before = device_.info().free_bytes;
+  notes_.on_memory(rank_, storage_.reserved_bytes() + outside, before > free ? before - free : 0);
   return {storage_.peak_bytes(),           storage_.held_bytes(),          storage_.reserved_bytes(), outside,
           storage_.peak_bytes(Tier::host), storage_.peak_bytes(Tier::disk)};
 }

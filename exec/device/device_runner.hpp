@@ -31,11 +31,17 @@ class DeviceNotes {
     std::uint64_t steps = 0, built = 0;
   };
   [[nodiscard]] Graphs graphs() const;
+  /// Notes what a rank took of the device's memory for itself, and what was taken in all since the device was opened.
+  void on_memory(Rank, std::uint64_t own, std::uint64_t taken);
+  /// What nobody here took: NCCL's buffers, those of other libraries, other processes' memory.
+  [[nodiscard]] std::uint64_t beside_bytes() const;
 
  private:
   mutable std::mutex mutex_;
   std::set<KernelKind> on_host_;
   Graphs graphs_;
+  std::map<Rank, std::uint64_t> own_bytes_;
+  std::uint64_t taken_bytes_ = 0;
 };
 
 /// Makes the transport by which a rank's streams meet others; the communicator is the rank's only end of the world.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/units_text.hpp"
 #include "exec/device/device_runner.hpp"
 #include "exec/device/nccl_transport.hpp"
 #include "exec/device/shared_device.hpp"
@@ -44,6 +45,13 @@ DeviceRun finished(RunResult result, const Device& device, const DeviceNotes& ke
                             ? "no step was given to the device as a graph: " + why_not
                             : fmt::format("given to the device as a graph each: {} steps; the graph was built {} times",
                                           graphs.steps, graphs.built));
+  }
+  // Less is what the driver rounds up.
+  if (const std::uint64_t beside = kernels.beside_bytes(); beside >= std::uint64_t{16} << 20) {
+    run.notes.push_back(
+        fmt::format("{} of the device's memory went to others than the ranks' own pools: NCCL's buffers, "
+                    "libraries, other processes",
+                    short_text(Bytes::of(static_cast<double>(beside)))));
   }
   if (const auto names = kernels.host_kernels(); !names.empty()) {
     run.notes.push_back(

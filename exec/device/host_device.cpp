@@ -228,7 +228,7 @@ std::byte* HostDevice::allocate(std::uint64_t bytes) {
 void HostDevice::release(std::byte* p) { taken_.fetch_sub(give_back(p)); }
 std::byte* HostDevice::allocate_host(std::uint64_t bytes) { return take(bytes); }
 void HostDevice::release_host(std::byte* p) { static_cast<void>(give_back(p)); }
-std::unique_ptr<DeviceStream> HostDevice::make_stream() { return std::make_unique<Stream>(info_.fp8); }
+std::unique_ptr<DeviceStream> HostDevice::make_stream(bool) { return std::make_unique<Stream>(info_.fp8); }
 std::unique_ptr<DeviceGraph> HostDevice::make_graph() { return std::make_unique<Graph>(); }
 std::unique_ptr<DeviceEvent> HostDevice::make_event() { return std::make_unique<Event>(); }
 

@@ -26,9 +26,10 @@ class HostDevice final : public Device {
   void use() override {}
   [[nodiscard]] std::byte* allocate(std::uint64_t bytes) override;
   void release(std::byte*) override;
+  [[nodiscard]] std::uint64_t free_bytes() override { return info_.memory_bytes - taken_.load(); }
   [[nodiscard]] std::byte* allocate_host(std::uint64_t bytes) override;
   void release_host(std::byte*) override;
-  [[nodiscard]] std::unique_ptr<DeviceStream> make_stream() override;
+  [[nodiscard]] std::unique_ptr<DeviceStream> make_stream(bool urgent) override;
   [[nodiscard]] std::unique_ptr<DeviceEvent> make_event() override;
   [[nodiscard]] std::unique_ptr<DeviceGraph> make_graph() override;
   [[nodiscard]] bool done(const DeviceEvent&) override;

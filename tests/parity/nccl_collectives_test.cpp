@@ -118,7 +118,7 @@ TEST_CASE("every collective over NCCL gives what the host's rings give", "[parit
         Communicator& communicator = world.communicator(Rank{r});
         NcclTransport transport(nccl.calls, device, program, world, communicator, Rank{r}, Seconds::of(60));
         transport.start();
-        const auto stream = device.make_stream();
+        const auto stream = device.make_stream(true);
         const auto start = device.make_event();
         const auto end = device.make_event();
         std::vector<Rank> ranks;

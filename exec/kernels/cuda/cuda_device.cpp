@@ -40,7 +40,11 @@ cudaEvent_t get(const DeviceEvent& e) { return static_cast<const Event&>(e).get(
 /// Owns a cudaStream_t. It is a base class, so that the stream exists before and after everything that uses it.
 class OwnedStream {
  public:
-  OwnedStream() { require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream"); }
+  explicit OwnedStream(bool urgent) {
+    int least = 0, greatest = 0;  // a smaller number goes first
+    require(cudaDeviceGetStreamPriorityRange(&least, &greatest), "ask for the priorities of streams");
+    require(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, urgent ? greatest : least), "make a stream");
+  }
   ~OwnedStream() {
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
@@ -54,7 +58,7 @@ class OwnedStream {
 
 class Stream final : public DeviceStream {
  public:
-  explicit Stream(std::uint64_t shared_limit) : kernels_(stream_.get(), shared_limit) {}
+  Stream(bool urgent, std::uint64_t shared_limit) : stream_(urgent), kernels_(stream_.get(), shared_limit) {}
   ~Stream() override { cudaStreamSynchronize(stream_.get()); }
 
   void record(DeviceEvent& e) override {
@@ -180,12 +184,10 @@ class Gpu final : public Device {
     int driver = 0, runtime = 0;
     require(cudaDriverGetVersion(&driver), "ask for the driver's version");
     require(cudaRuntimeGetVersion(&runtime), "ask for the runtime's version");
-    std::size_t free = 0, total = 0;
-    require(cudaMemGetInfo(&free, &total), "ask for free memory");
     info_ = {properties.name,
              "CUDA " + version_text(runtime) + ", driver for " + version_text(driver),
-             total,
-             free,
+             properties.totalGlobalMem,
+             free_bytes(),
              MatrixProducts::takes_fp8(properties.major, properties.minor),
              identity_of(number_)};
   }
@@ -196,11 +198,18 @@ class Gpu final : public Device {
     return taken([&](void** p) { return cudaMalloc(p, bytes); }, "take GPU memory");
   }
   void release(std::byte* p) override { cudaFree(p); }
+  [[nodiscard]] std::uint64_t free_bytes() override {
+    std::size_t free = 0, total = 0;
+    require(cudaMemGetInfo(&free, &total), "ask for free memory");
+    return free;
+  }
   [[nodiscard]] std::byte* allocate_host(std::uint64_t bytes) override {
     return taken([&](void** p) { return cudaHostAlloc(p, bytes, cudaHostAllocPortable); }, "take pinned memory");
   }
   void release_host(std::byte* p) override { cudaFreeHost(p); }
-  [[nodiscard]] std::unique_ptr<DeviceStream> make_stream() override { return std::make_unique<Stream>(shared_limit_); }
+  [[nodiscard]] std::unique_ptr<DeviceStream> make_stream(bool urgent) override {
+    return std::make_unique<Stream>(urgent, shared_limit_);
+  }
   [[nodiscard]] std::unique_ptr<DeviceEvent> make_event() override { return std::make_unique<Event>(); }
   [[nodiscard]] std::unique_ptr<DeviceGraph> make_graph() override { return std::make_unique<Graph>(); }
   [[nodiscard]] bool done(const DeviceEvent& e) override {
@@ -267,6 +276,8 @@ int count_devices(std::string& why) {
     why = driver == 0 ? "there is no NVIDIA driver"
                       : "the NVIDIA driver is for CUDA " + version_text(driver) +
                             ", but this orrery needs one for CUDA " + version_text(runtime) + " or later";
+  } else if (code == cudaErrorStubLibrary) {
+    why = "libcuda.so.1 is the CUDA Toolkit's stub, not the NVIDIA driver's library";
   } else if (code == cudaSuccess || code == cudaErrorNoDevice) {
     why = "there is no NVIDIA GPU, or CUDA_VISIBLE_DEVICES hides all of them";
   } else {

@@ -172,20 +172,21 @@ TEST_CASE("framework.name: programs that are not known, or launch by way of othe
   const std::string search = "plan --model llama-3-8b --cluster dgx-h100 --gpus 16 --batch 16 --seq 4096 ";
   CHECK(refused(search + "--for nonsense") ==
         "error: no framework is named \"nonsense\" [framework.name]\n"
-        "  Known: any, accelerate, colossal-ai, deepspeed, megatron-core, nanotron, torchtitan.\n");
+        "  Known: any, accelerate, colossal-ai, deepspeed, megatron-core, nanotron, orrery-cuda, torchtitan.\n");
   CHECK(refused(search + "--for axolotl") ==
         "error: axolotl launches by way of other programs [framework.name]\n"
         "  Search for the one that it uses: --for deepspeed, --for accelerate, --for megatron-core.\n");
   CHECK(refused("show framework nonsense") ==
         "error: no framework is named \"nonsense\" [framework.name]\n"
-        "  Known: accelerate, axolotl, colossal-ai, deepspeed, llama-factory, megatron-core, nanotron, torchtitan.\n");
+        "  Known: accelerate, axolotl, colossal-ai, deepspeed, llama-factory, megatron-core, nanotron, orrery-cuda, "
+        "torchtitan.\n");
   const std::string file = folder.file("plan.toml");
   write(file, "for = \"nonsense\"\n" + plan);
   for (const char* verb : {"check ", "estimate "}) {
     CHECK(refused(verb + file) ==
           file + ":1:7: error: no framework is named \"nonsense\" [framework.name]\n    1 | for = \"nonsense\"\n" +
               "      |       ^\n  Known: any, accelerate, axolotl, colossal-ai, deepspeed, llama-factory, "
-              "megatron-core, nanotron, torchtitan.\n");
+              "megatron-core, nanotron, orrery-cuda, torchtitan.\n");
   }
 }
 

@@ -25,7 +25,7 @@ void await(Device& device, const DeviceEvent& event) {
 TEST_CASE("what the host was to do in a graph that is dropped is not done, and nothing of it is left", "[device]") {
   HostDevice host;
   Device& device = test::gpu_under_test() != nullptr ? *test::gpu_under_test() : host;
-  const auto first = device.make_stream(), second = device.make_stream();
+  const auto first = device.make_stream(false), second = device.make_stream(false);
   const auto ended = device.make_event();
   const auto graph = device.make_graph();
   const std::array<DeviceStream*, 2> streams{first.get(), second.get()};
@@ -49,7 +49,7 @@ TEST_CASE("what the host was to do in a graph that is dropped is not done, and n
 
 TEST_CASE("an event of gathered work tells of its last recording until the device comes to it", "[device]") {
   HostDevice device;
-  const auto stream = device.make_stream();
+  const auto stream = device.make_stream(false);
   const auto event = device.make_event(), ended = device.make_event();
   const auto graph = device.make_graph();
   const std::array<DeviceStream*, 1> streams{stream.get()};

@@ -25,19 +25,7 @@ TEST_CASE("a GPU's file is found by what its driver calls it", "[unit][calibrate
 
 TEST_CASE("a device's calibration has a positive rate for every point of its tables", "[unit][calibrate]") {
   HostDevice device;
-  DeviceGrid small;
-  small.rows = {8, 16};
-  small.columns = {8};
-  small.depths = {8, 24};
-  small.lengths = {8, 16};
-  small.head_dims = {8};
-  small.heads = 2;
-  small.sequences = 1;
-  small.step_hidden = {16, 32};
-  small.step_length = 8;
-  small.least_sample = 1e-5;
-  small.samples = 2;
-  small.copy_bytes = std::uint64_t{1} << 20;
+  const DeviceGrid small = small_grid();
   double last = 0.0;
   const Calibration c = calibrate_device(device, "h100", {Precision::fp32}, small, [&](double share) {
     CHECK(share > last);

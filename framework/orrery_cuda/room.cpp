@@ -1,0 +1,17 @@
+#include "framework/rooms.hpp"
+
+// Orrery's own executor on GPUs. It runs every plan: what the device has no kernel for, the host computes. There are no
+// launch files, since the plan is one. What `orrery calibrate --backend cuda` measured of a GPU is this program's
+// alone, and holds its costs, so no other software's are added.
+
+namespace orrery {
+
+Framework orrery_cuda() {
+  return {.name = own_gpu_executor,
+          .title = "orrery run --backend cuda",
+          .software = "none",
+          .abilities = "collective_algorithm=auto",  // NCCL takes its own
+          .abilities_source = "exec/device/nccl_transport.cpp"};
+}
+
+}  // namespace orrery
