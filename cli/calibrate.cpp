@@ -10,6 +10,7 @@
 #include "cli/gpu_ranks.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/job.hpp"
+#include "cli/own_gpu_calibration.hpp"
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
@@ -213,7 +214,7 @@ class CalibrateVerb final : public Verb {
     const std::optional<std::string> device = rehearsal ? "h100" : device_file_of(gpu->info());
     if (!device) throw Error(fmt::format("models/device has no file for {}", gpu->info().name));
     const std::filesystem::path file =
-        flags_.output ? std::filesystem::path(*flags_.output) : own_calibration_path(*device);
+        flags_.output ? std::filesystem::path(*flags_.output) : own_gpu_calibration_path(*device);
     if (!flags_.output) {  // the place of our own, which may be missing
       std::error_code failure;
       std::filesystem::create_directories(file.parent_path(), failure);

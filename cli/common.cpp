@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "cli/file_kind.hpp"
+#include "cli/own_gpu_calibration.hpp"
 #include "cli/plan_source.hpp"
 #include "cli/table.hpp"
 #include "core/base/nearest.hpp"
@@ -29,6 +30,7 @@
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "framework/framework.hpp"
+#include "framework/own_executor.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "sim/memory/fit.hpp"
 #include "validate/cost_labels.hpp"
@@ -130,28 +132,24 @@ std::filesystem::path own_calibration_path() {
   return root / ".local" / "share" / "orrery" / "calibration" / "cpu-core.toml";
 }
 
-std::filesystem::path own_calibration_path(const std::string& gpu) {
-  return own_calibration_path().replace_filename(fmt::format("{}-{}.toml", own_gpu_executor, gpu));
-}
-
 CalibrationChoice calibration_of(const CommonFlags& flags, const Library& library, const ClusterSpec& cluster,
                                  Precision precision) {
   if (flags.calibration) require_kind(*flags.calibration, {FileKind::calibration});
-  std::optional<std::filesystem::path> file = flags.calibration;
-  if (!file && flags.launcher == own_gpu_executor) {
-    const std::filesystem::path own = own_calibration_path(calibration_name(cluster.device, library));
-    std::error_code missing;
-    if (std::filesystem::exists(own, missing)) file = own;
-  }
   if (!flags.usual_software.empty()) {
+    PriceWishes wishes{flags.calibration, flags.usual_software, own_calibration_path()};
+    if (flags.usual_software == own_gpu_executor) {  // what was measured of its kernels holds its costs
+      wishes.software = "none";
+      const std::filesystem::path own = own_gpu_calibration_path(calibration_name(cluster.device, library));
+      std::error_code missing;
+      if (!wishes.calibration && std::filesystem::exists(own, missing)) wishes.calibration = own;
+    }
     Diagnostics unusual;  // no costs of it are known for these devices
-    std::optional<CalibrationChoice> out =
-        choose_calibration({file, flags.usual_software, own_calibration_path()}, library, cluster, precision, unusual);
+    std::optional<CalibrationChoice> out = choose_calibration(wishes, library, cluster, precision, unusual);
     if (out) return std::move(*out);
   }
   Diagnostics d;
   std::optional<CalibrationChoice> out =
-      choose_calibration({file, flags.software, own_calibration_path()}, library, cluster, precision, d);
+      choose_calibration({flags.calibration, flags.software, own_calibration_path()}, library, cluster, precision, d);
   require_none(d);
   return std::move(*out);
 }

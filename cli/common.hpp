@@ -31,7 +31,6 @@ struct CommonFlags {
   std::optional<std::string> calibration;
   std::string software = "auto";  ///< a training program, "none" or "auto": the device's usual one
   std::string usual_software;     ///< of the plan's framework, where `software` is "auto" and the device has its costs
-  std::string launcher;           ///< the plan's framework; empty: none is named
   std::optional<std::string> price;  ///< per GPU-hour, in place of the cluster's: "2.50", "2.20 EUR"
   std::optional<std::string> nic;    ///< a network port of a cluster in one word
   std::string lanes = "auto";        ///< "serial", "concurrent" or "auto": as the device's file says
@@ -82,9 +81,6 @@ void keep_apart(const std::filesystem::path& input, const std::vector<std::optio
 [[nodiscard]] CalibrationChoice calibration_of(const CommonFlags&, const Library&, const ClusterSpec&, Precision);
 /// The file that `orrery calibrate` writes without -o.
 [[nodiscard]] std::filesystem::path own_calibration_path();
-/// The same for a GPU of that calibration ("h100"), of which `orrery calibrate --backend cuda` measures what it takes
-/// for Orrery's own kernels. Only plans for Orrery's own executor on GPUs are priced with it.
-[[nodiscard]] std::filesystem::path own_calibration_path(const std::string& gpu);
 
 /// A built-in cluster whose devices are this machine's cores gets their true number.
 void adapt_to_this_machine(ClusterSpec&);

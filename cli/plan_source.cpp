@@ -232,7 +232,6 @@ PlannedRun changed_run(const PlannedRun& base, const std::string& words) {
 
 CommonFlags for_framework(CommonFlags flags, const std::string& name) {
   const Framework* framework = framework_named(name);
-  flags.launcher = name;
   if (flags.software == "auto" && framework != nullptr) flags.usual_software = framework->software;
   return flags;
 }

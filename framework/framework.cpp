@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "framework/launch/launch_syntax.hpp"
+#include "framework/own_executor.hpp"
 #include "framework/rooms.hpp"
 
 namespace orrery {

@@ -13,8 +13,7 @@
 #include "framework/launch/launch_value.hpp"
 
 // A framework is a program that launches training runs. What Orrery knows of it stands in its room, framework/NAME/:
-// what it can launch, and how its launch files are read and written. This table is the list of rooms. One of them is
-// Orrery's own executor on GPUs, which has no launch files.
+// what it can launch, and how its launch files are read and written. This table is the list of rooms.
 
 namespace orrery {
 
@@ -69,9 +68,6 @@ struct Framework {
   std::vector<LaunchFormat> formats = {};
   std::vector<LaunchWriting> writings = {};
 };
-
-/// Orrery's own executor on GPUs.
-inline constexpr std::string_view own_gpu_executor = "orrery-cuda";
 
 /// All frameworks, in the order of their names.
 [[nodiscard]] const std::vector<Framework>& frameworks();

@@ -1,4 +1,5 @@
-#include "framework/rooms.hpp"
+#include "framework/framework.hpp"
+#include "framework/own_executor.hpp"
 
 // Orrery's own executor on GPUs. It runs every plan: what the device has no kernel for, the host computes. There are no
 // launch files, since the plan is one. What `orrery calibrate --backend cuda` measured of a GPU is this program's
@@ -9,7 +10,7 @@ namespace orrery {
 Framework orrery_cuda() {
   return {.name = own_gpu_executor,
           .title = "orrery run --backend cuda",
-          .software = "none",
+          .software = own_gpu_executor,
           .abilities = "collective_algorithm=auto",  // NCCL takes its own
           .abilities_source = "exec/device/nccl_transport.cpp"};
 }
