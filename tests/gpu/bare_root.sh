@@ -79,15 +79,16 @@ echo "files: $files; longest line of the table: $(sed -n '/^== stages/,$p' "$wor
 [ "$files" -le 8 ] || wrong "$files files are left"
 sed -n '/^== stages/,$s/.* in \([0-9]*\) s$/\1/p' "$work/said" | awk '$1 > 500 {exit 1}' || wrong "a stage takes more than 500 s"
 
-# By process: the program that it runs, a child's being its parent's until it becomes another.
-awk -v bundle=/opt/orrery-gpu/ '
-  { pid = $1 }
-  /execve\("/ && / = 0$/ { split($0, word, "\""); program[pid] = word[2]; next }
-  / (clone|clone3|fork|vfork)\(/ && /= [0-9]+$/ { program[$NF] = program[pid]; next }
-  /open(at)?\(|openat2\(/ {
-    split($0, word, "\""); path = word[2]
-    who = index(program[pid], bundle) == 1 ? "bundle" : "tools"
-    print who, ($0 ~ / = [0-9]+/ ? "opened" : "looked"), path
+# By process: the program that it runs, a child's being its parent's until it becomes another.  strace shows a call that
+# others interrupt in two lines, of which the first has the path and the second the result.
+awk -v bundle=/opt/orrery-gpu/bin/ '
+  { pid = $1; split($0, word, "\"") }
+  /<unfinished \.\.\.>$/ { path[pid] = word[2]; next }
+  / resumed>/ { word[2] = path[pid] }
+  / execve(\(| resumed)/ && / = 0$/ { program[pid] = word[2]; next }
+  / (clone|clone3|fork|vfork)(\(| resumed)/ && / = [0-9]+$/ { program[$NF] = program[pid]; next }
+  / open(at|at2)?(\(| resumed)/ {
+    print (index(program[pid], bundle) == 1 ? "bundle" : "tools"), ($0 ~ /\) = [0-9]+/ ? "opened" : "looked"), word[2]
   }' "$work/trace" | sort | uniq -c >"$work/paths"
 grep -F -e "$source" -e "$HOME/" "$work/paths" && wrong "it looks for files of the tree or the user that built it"
 awk '$2 == "bundle" && $3 == "opened" {print $4}' "$work/paths" |
