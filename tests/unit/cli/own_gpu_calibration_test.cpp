@@ -5,8 +5,8 @@
 
 #include "tests/support/program_run.hpp"
 
-// What `calibrate --backend cuda` measures of a GPU prices plans for Orrery's own executor there, and no others. Threads
-// stand in for the GPU; what they measure is put where a GPU's constants would be written.
+// What `calibrate --backend cuda` measures of a GPU prices plans for Orrery's own executor there, and no others.
+// Threads stand in for the GPU; what they measure is put where a GPU's constants would be written.
 
 using namespace orrery::test;
 using nlohmann::json;
@@ -17,7 +17,8 @@ const std::string program = std::string("ORRERY_CUDA_MODULE=stand-in ") + ORRERY
 
 std::string plan(const std::string& begin) {
   return begin +
-         "schema = 1\nname = \"one\"\nmodel = \"tiny-gpt\"\ncluster = \"dgx-h100\"\n[workload]\nbatch = 8\nsequence = 64\n"
+         "schema = 1\nname = \"one\"\nmodel = \"tiny-gpt\"\ncluster = \"dgx-h100\"\n[workload]\nbatch = 8\nsequence = "
+         "64\n"
          "precision = \"bf16\"\n[mesh]\norder = [\"data\"]\ndata = 8\n[plan]\nmicrobatch_size = 1\n";
 }
 
