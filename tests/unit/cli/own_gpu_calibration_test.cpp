@@ -71,8 +71,9 @@ TEST_CASE("Orrery's own executor launches every plan but one algorithm for all c
   write(file, plan("for = \"orrery-cuda\"\n") + "collective_algorithm = \"ring\"\n");
   const Ran ran = run(ORRERY_PROGRAM, "check " + file);
   CHECK(ran.status == 2);
-  CHECK(ran.err.find("orrery run --backend cuda does not launch collective_algorithm = ring [framework.cannot]") !=
+  CHECK(ran.err.find("orrery run --backend cuda does not launch this combination [framework.cannot]") !=
         std::string::npos);
+  CHECK(ran.err.find("NCCL takes its own algorithm for each collective.") != std::string::npos);
   CHECK(run(ORRERY_PROGRAM, "plan --for orrery-cuda --model tiny-gpt --cluster dgx-h100 --gpus 8 --batch 8 --seq 64 " +
                                 short_search + "-o " + folder.file("found.toml"))
             .status == 0);
