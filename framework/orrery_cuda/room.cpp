@@ -2,8 +2,8 @@
 #include "framework/own_executor.hpp"
 
 // Orrery's own executor on GPUs. It runs every plan: what the device has no kernel for, the host computes. There are no
-// launch files, since the plan is one. What `orrery calibrate --backend cuda` measured of a GPU is this program's alone,
-// and holds its costs, so no other software's are added.
+// launch files, since the plan is one. What `orrery calibrate --backend cuda` measured of a GPU is this program's
+// alone, and holds its costs, so no other software's are added.
 
 namespace orrery {
 
