@@ -68,15 +68,16 @@ TEST_CASE("streams of messages are urgent, those of compute and copies are not",
   static_cast<void>(notes_of_run(alone, test::tiny_run({}, 2)));
   CHECK(alone.urgent() == 0);
   CHECK(alone.usual() >= 1);
-  // Of two stages: each rank computes on one stream; messages go forward and back, at two ends each.
+  // Of two stages: each rank sends one way, receives the other, and sums what both stages have of the tied embedding.
   SharedWithOthers stages(0);
   static_cast<void>(notes_of_run(stages, test::tiny_run(Mesh{.axes = {{Axis::pipeline, 2}}}, 2)));
-  CHECK(stages.urgent() == 4);
+  CHECK(stages.urgent() == 2 * 3);
+  CHECK(stages.usual() >= 2);
 }
 
 TEST_CASE("memory of a device that nobody of the run took stands in the report's notes", "[parity][device]") {
   const PlannedRun run = test::tiny_run(Mesh{.axes = {{Axis::data, 2}}}, 2);
   SharedWithOthers own(0), others(std::uint64_t{100} << 20);
   CHECK_FALSE(says(notes_of_run(own, run), "went to others"));
-  CHECK(says(notes_of_run(others, run), "100.0 MiB of the device's memory went to others than the ranks' own pools"));
+  CHECK(says(notes_of_run(others, run), "100 MiB of the device's memory went to others than the ranks' own pools"));
 }
