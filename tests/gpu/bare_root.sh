@@ -60,7 +60,8 @@ packages=$root/opt/venv/lib/python3.13/site-packages/nvidia/cu13/lib
 mkdir -p "$packages"
 nm -D --undefined-only "$root/opt/orrery-gpu/bin/orrery_cuda.so" | sed -n 's/.* U \(cublas[A-Za-z0-9]*\).*/\1/p' |
   sed 's/.*/int &(void) { return 1; }/' >"$work/stub.c"
-cc -shared -fPIC -Wl,-soname,"$cublas" -o "$packages/$cublas" "$work/stub.c"
+echo "$cublas { *; };" >"$work/version"  # the loader insists on cuBLAS's version of its symbols
+cc -shared -fPIC -Wl,-soname,"$cublas" -Wl,--version-script="$work/version" -o "$packages/$cublas" "$work/stub.c"
 driver=$(find /usr/local/cuda/ -path '*stubs/libcuda.so' 2>/dev/null | head -1)
 [ -z "$driver" ] || cp -L "$driver" "$root/usr/lib/x86_64-linux-gnu/libcuda.so.1"
 chroot "$root" /sbin/ldconfig
