@@ -353,7 +353,7 @@ class JobsVerb final : public Verb {
     JobHistory history = simulate_jobs(a.workload, policy, a.options);
     progress_.clear();
     const JobFigures figures = job_figures(a.workload, history);
-    a.played.push_back({&policy, std::move(history), figures});
+    a.played.push_back({&policy, std::move(history), figures, {}});
   }
 
   void draw(const JobsAnswer& a) const {

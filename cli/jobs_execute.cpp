@@ -13,6 +13,7 @@
 #include "cli/child_process.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/plan_source.hpp"
+#include "cli/status.hpp"
 #include "core/base/counted.hpp"
 #include "core/base/fnv.hpp"
 #include "exec/checkpoint/generations.hpp"
@@ -106,10 +107,10 @@ void ExecutedJobs::measure() {
     const auto pace = [&](std::uint32_t ranks, const std::string& plan) {
       const auto [at, fresh] = known.try_emplace({plan, few});
       if (fresh) {
-        const double first = timed(plan, ranks, few, number), second = timed(plan, ranks, more, number);
+        const double shorter = timed(plan, ranks, few, number), longer = timed(plan, ranks, more, number);
         ++number;
-        at->second.step_s = std::fmax((second - first) / static_cast<double>(more - few), 1e-6);
-        at->second.start_s = std::fmax(0.0, first - static_cast<double>(few) * at->second.step_s);
+        at->second.step_s = std::fmax((longer - shorter) / static_cast<double>(more - few), 1e-6);
+        at->second.start_s = std::fmax(0.0, shorter - static_cast<double>(few) * at->second.step_s);
       }
       return at->second;
     };
@@ -205,7 +206,8 @@ JobHistory ExecutedJobs::play(const JobPolicyRow& row, const JobSimulation& opti
       const JobProgress& p = state.progress(j);
       if (!r.child || p.places == r.places) continue;
       const int status = r.child->wait();
-      if (status != 0 && status != 128 + SIGTERM) {
+      // 1: it was asked before it had ended a step.
+      if (status != 0 && status != status_no && status != 128 + SIGTERM) {
         throw Error(fmt::format("{} ended with {}:\n{}", jobs[j].name, status, r.child->errors()));
       }
       r.child.reset();

@@ -55,7 +55,7 @@ std::string curves_text(const JobsAnswer& a) {
   std::string out;
   for (const PlannedCurve& c : a.curves) {
     std::string points;
-    for (const CurvePoint& p : c.points) {
+    for (const StepPoint& p : c.points) {
       points += fmt::format("{}{} {}", points.empty() ? "" : ", ", counted(p.gpus, "GPU"), time_text(p.step_s));
     }
     out +=
@@ -68,7 +68,7 @@ Json curves_json(const JobsAnswer& a) {
   Json out = Json::array();
   for (const PlannedCurve& c : a.curves) {
     Json points = Json::array();
-    for (const CurvePoint& p : c.points) points.push_back({{"gpus", p.gpus}, {"step_s", p.step_s}, {"plan", p.plan}});
+    for (const StepPoint& p : c.points) points.push_back({{"gpus", p.gpus}, {"step_s", p.step_s}, {"plan", p.plan}});
     out.push_back({{"model", c.training.model},
                    {"batch", c.training.batch},
                    {"sequence", c.training.sequence},

@@ -28,7 +28,7 @@ SearchQuestion question_of(const JobTraining& t, const std::string& cluster, con
   return q;
 }
 
-CurvePoint point_of(const ForecastSubject& s, std::uint32_t gpus) {
+StepPoint point_of(const ForecastSubject& s, std::uint32_t gpus) {
   return {gpus, s.step.base(), describe(s.run.plan)};
 }
 

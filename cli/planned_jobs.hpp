@@ -18,7 +18,7 @@ enum class JobPlans : std::uint8_t {
 struct PlannedCurve {
   JobTraining training;   ///< with steps of its first job
   std::uint32_t own = 1;  ///< GPUs that its jobs name
-  std::vector<CurvePoint> points;
+  std::vector<StepPoint> points;
 };
 
 /// Gives the jobs that name a model their runs and speeds on a cluster of so many GPUs, from the fastest of the

@@ -18,9 +18,9 @@ std::vector<std::uint32_t> tried_counts(std::uint32_t own, std::uint32_t node_gp
   return {out.begin(), out.end()};
 }
 
-bool set_curve(ClusterJob& job, const std::vector<CurvePoint>& points) {
+bool set_curve(ClusterJob& job, const std::vector<StepPoint>& points) {
   double own = 0.0, best = 0.0;
-  for (const CurvePoint& p : points) {
+  for (const StepPoint& p : points) {
     if (p.gpus <= job.gpus && (own == 0.0 || p.step_s < own)) own = p.step_s;
   }
   const double run = own * static_cast<double>(job.training->steps);
@@ -31,7 +31,7 @@ bool set_curve(ClusterJob& job, const std::vector<CurvePoint>& points) {
     job.speeds.push_back({gpus, std::llround(std::clamp(full_speed * own / step, 1.0, 1e8))});
   };
   bool named = false;
-  for (const CurvePoint& p : points) {
+  for (const StepPoint& p : points) {
     if (!named && p.gpus >= job.gpus) {
       named = true;
       add(job.gpus, own);

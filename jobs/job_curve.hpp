@@ -9,7 +9,7 @@
 namespace orrery {
 
 /// The step of a training on some number of GPUs under the plan that is used there.
-struct CurvePoint {
+struct StepPoint {
   std::uint32_t gpus = 1;
   double step_s = 0.0;
   std::string plan;  ///< in one line
@@ -23,6 +23,6 @@ struct CurvePoint {
 /// step is no shorter than on fewer is left out, since nothing is gained there; but the job's own number stays, at the
 /// shortest step up to it, since a job need not use all that it holds. False where no point is at or below the job's
 /// own number; the job is then unchanged.
-[[nodiscard]] bool set_curve(ClusterJob&, const std::vector<CurvePoint>&);
+[[nodiscard]] bool set_curve(ClusterJob&, const std::vector<StepPoint>&);
 
 }  // namespace orrery

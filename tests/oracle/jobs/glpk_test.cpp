@@ -1,5 +1,5 @@
-// Sia's integer program, solved by GLPK's glpsol and by our dynamic programme: the least sums must be equal. Exits with 77
-// where glpsol is not installed.
+// Sia's integer program, solved by GLPK's glpsol and by our dynamic programme: the least sums must be equal. Exits with
+// 77 where glpsol is not installed.
 
 #include <fmt/format.h>
 
