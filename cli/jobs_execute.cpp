@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/child_process.hpp"
@@ -82,8 +84,10 @@ std::vector<std::string> ExecutedJobs::command(const std::string& plan, std::uin
   return out;
 }
 
-double ExecutedJobs::timed(const std::string& plan, std::uint32_t ranks, std::uint64_t steps, std::uint32_t number) {
-  const std::filesystem::path saved = folder_ / fmt::format("measured-{}", number);
+ExecutedJobs::Pace ExecutedJobs::pace_of(const std::string& plan, std::uint32_t ranks, std::uint64_t steps) {
+  const std::filesystem::path saved = folder_ / fmt::format("measured-{}", paces_.size());
+  const auto [at, fresh] = paces_.try_emplace(plan);
+  if (!fresh) return at->second;
   std::filesystem::remove_all(saved);
   const Clock::time_point begin = Clock::now();
   ChildProcess child(command(plan, ranks, steps, saved), saved.string() + ".json", saved.string() + ".err");
@@ -92,36 +96,28 @@ double ExecutedJobs::timed(const std::string& plan, std::uint32_t ranks, std::ui
     std::this_thread::sleep_for(pause);
   }
   if (child.wait() != 0) throw Error(fmt::format("{} does not run:\n{}", plan, child.errors()));
-  return seconds_of(since(begin));
+  const double wall_s = seconds_of(since(begin));
+  std::ifstream report(saved.string() + ".json");
+  const auto json = nlohmann::json::parse(report, nullptr, false);
+  if (json.is_discarded() || !json.contains("step_time_s")) throw Error(fmt::format("{} says no time of a step", plan));
+  Pace& pace = at->second;
+  pace.step_s = std::fmax(json["step_time_s"].get<double>(), 1e-6);
+  pace.start_s = std::fmax(0.0, wall_s - static_cast<double>(steps) * pace.step_s);
+  return pace;
 }
 
 void ExecutedJobs::measure() {
-  struct Pace {
-    double step_s = 0.0, start_s = 0.0;
-  };
-  std::map<std::pair<std::string, std::uint64_t>, Pace> known;
-  std::uint32_t number = 0;
+  const auto whole = [](double s) { return std::llround(s * static_cast<double>(microseconds_per_second)); };
   for (std::size_t j = 0; j < workload_.jobs.size(); ++j) {
     ClusterJob& job = workload_.jobs[j];
-    const std::uint64_t few = std::max<std::uint64_t>(1, job.processes->steps / 8), more = 3 * few;
-    const auto pace = [&](std::uint32_t ranks, const std::string& plan) {
-      const auto [at, fresh] = known.try_emplace({plan, few});
-      if (fresh) {
-        const double shorter = timed(plan, ranks, few, number), longer = timed(plan, ranks, more, number);
-        ++number;
-        at->second.step_s = std::fmax((longer - shorter) / static_cast<double>(more - few), 1e-6);
-        at->second.start_s = std::fmax(0.0, shorter - static_cast<double>(few) * at->second.step_s);
-      }
-      return at->second;
-    };
-    const Pace own = pace(job.gpus, plans_[j].at(job.gpus));
-    job.run = std::llround(own.step_s * static_cast<double>(job.processes->steps) *
-                           static_cast<double>(microseconds_per_second));
-    job.startup = std::llround(own.start_s * static_cast<double>(microseconds_per_second));
+    const std::uint64_t few = std::max<std::uint64_t>(1, job.processes->steps / 4);
+    const Pace own = pace_of(plans_[j].at(job.gpus), job.gpus, few);
+    job.run = whole(own.step_s * static_cast<double>(job.processes->steps));
+    job.startup = whole(own.start_s);
     job.restart = job.startup;
     job.speeds.clear();
     for (const auto& [ranks, plan] : plans_[j]) {
-      const double speed = full_speed * own.step_s / pace(ranks, plan).step_s;
+      const double speed = static_cast<double>(full_speed) * own.step_s / pace_of(plan, ranks, few).step_s;
       job.speeds.push_back({ranks, std::llround(std::clamp(speed, 1.0, 1e8))});
     }
   }

@@ -20,8 +20,8 @@ class ExecutedJobs {
   ExecutedJobs(JobWorkload&, const std::filesystem::path& workload_file, std::filesystem::path folder,
                const CommonFlags&);
 
-  /// Runs every plan alone for some steps, twice, and gives the jobs their runs, speeds, and times of starts from the
-  /// difference.
+  /// Runs every plan alone for a quarter of the steps of the first job that names it. The median step gives the jobs
+  /// their runs and speeds, the rest of the time that of a start.
   void measure();
 
   /// Plays the workload in this machine's time under a policy. What comes of it is a history as the simulation's.
@@ -31,12 +31,17 @@ class ExecutedJobs {
   struct Processes;
   [[nodiscard]] std::vector<std::string> command(const std::string& plan, std::uint32_t ranks, std::uint64_t steps,
                                                  const std::filesystem::path& saved) const;
-  [[nodiscard]] double timed(const std::string& plan, std::uint32_t ranks, std::uint64_t steps, std::uint32_t number);
+  /// Seconds of a step, and of a start with the save at the end.
+  struct Pace {
+    double step_s = 0.0, start_s = 0.0;
+  };
+  [[nodiscard]] Pace pace_of(const std::string& plan, std::uint32_t ranks, std::uint64_t steps);
 
   JobWorkload& workload_;
   std::filesystem::path folder_;
   CommonFlags flags_;
   std::vector<std::map<std::uint32_t, std::string>> plans_;  ///< of each job, by ranks
+  std::map<std::string, Pace> paces_;                        ///< by plan
 };
 
 }  // namespace orrery

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "cli/forecast_subject.hpp"
 #include "planner/describe.hpp"
@@ -28,8 +29,40 @@ SearchQuestion question_of(const JobTraining& t, const std::string& cluster, con
   return q;
 }
 
-StepPoint point_of(const ForecastSubject& s, std::uint32_t gpus) {
-  return {gpus, s.step.base(), describe(s.run.plan)};
+/// The fastest of the plainest plans of trainings on numbers of GPUs, each looked for once.
+class BestPlans {
+ public:
+  BestPlans(std::string cluster, CommonFlags flags) : cluster_(std::move(cluster)), flags_(std::move(flags)) {}
+
+  struct Best {
+    std::optional<ForecastSubject> subject;
+    std::string why;  ///< there is none
+  };
+  const Best& on(JobTraining training, std::uint32_t gpus) {
+    training.steps = 0;
+    for (const auto& [key, best] : known_) {
+      if (key.second == gpus && key.first == training) return best;
+    }
+    SearchQuestion question = question_of(training, cluster_, flags_);
+    question.flags.gpus = gpus;
+    Best best;
+    try {
+      best.subject = searched_subject(question, {});
+    } catch (const InputError& none) {
+      const Diagnostic& first = none.diagnostics.list().front();
+      best.why = fmt::format("{} [{}]", first.message, first.code);
+    }
+    return known_.emplace_back(std::pair{training, gpus}, std::move(best)).second;
+  }
+
+ private:
+  std::string cluster_;
+  CommonFlags flags_;
+  std::deque<std::pair<std::pair<JobTraining, std::uint32_t>, Best>> known_;
+};
+
+[[noreturn]] void refuse_job(const ClusterJob& job, const std::string& what, std::string why) {
+  refuse("jobs.plan", fmt::format("{} (line {}): {}", job.name, job.at.line, what), {std::move(why)});
 }
 
 }  // namespace
@@ -37,38 +70,28 @@ StepPoint point_of(const ForecastSubject& s, std::uint32_t gpus) {
 std::vector<PlannedCurve> add_planned_speeds(JobWorkload& w, const std::string& cluster, const CommonFlags& flags,
                                              std::uint32_t node_gpus, std::uint32_t gpus, JobPlans plans) {
   std::vector<PlannedCurve> curves;
+  BestPlans best(cluster, flags);
   for (ClusterJob& job : w.jobs) {
     if (!job.training) continue;
     auto known = std::find_if(curves.begin(), curves.end(), [&](const PlannedCurve& c) { return same_curve(c, job); });
     if (known == curves.end()) {
       PlannedCurve curve{*job.training, job.gpus, {}};
-      SearchQuestion question = question_of(*job.training, cluster, flags);
-      question.flags.gpus = job.gpus;
-      std::optional<ForecastSubject> own;
-      try {
-        own = searched_subject(question, {});
-      } catch (const InputError& e) {
-        Diagnostics d;
-        d.error(
-            "jobs.plan",
-            fmt::format("{} (line {}): no plan of {} on {} GPUs", job.name, job.at.line, job.training->model, job.gpus),
-            {fmt::format("{} [{}]", e.diagnostics.list().front().message, e.diagnostics.list().front().code)});
-        throw InputError(d);
-      }
-      if (plans == JobPlans::keep) own->question.reset();
+      const BestPlans::Best& found = best.on(*job.training, job.gpus);
+      if (!found.subject)
+        refuse_job(job, fmt::format("{} has no plan on {} GPUs", job.training->model, job.gpus), found.why);
+      ForecastSubject own = *found.subject;
+      own.question.reset();  // so that it is resized by replicas
       for (const std::uint32_t count : tried_counts(job.gpus, node_gpus, gpus)) {
-        const std::optional<ForecastSubject> there =
-            count == job.gpus ? own : resized_subject(*own, count, question.flags, {});
-        if (there) curve.points.push_back(point_of(*there, count));
+        const std::optional<ForecastSubject> there = count == job.gpus ? own
+                                                     : plans == JobPlans::change
+                                                         ? best.on(*job.training, count).subject
+                                                         : resized_subject(own, count, flags, {});
+        if (there) curve.points.push_back({count, there->step.base(), describe(there->run.plan)});
       }
       known = curves.insert(curves.end(), std::move(curve));
     }
     if (!set_curve(job, known->points)) {
-      Diagnostics d;
-      d.error("jobs.plan", fmt::format("{} (line {}) runs too long", job.name, job.at.line),
-              {fmt::format("{} steps of {:.3g} s are more than three years.", job.training->steps,
-                           known->points.front().step_s)});
-      throw InputError(d);
+      refuse_job(job, "runs too long", fmt::format("{} steps are more than three years.", job.training->steps));
     }
   }
   return curves;
