@@ -106,9 +106,10 @@ class Check {
             {std::move(because), fmt::format("Set context to {}.", instead)});
     };
     if (plan_.context == ContextAlgorithm::ulysses && model_.sinks) {
-      lacks("ulysses", "attention sinks",
-            fmt::format("{} has a sink for each head, and ulysses moves heads between ranks without their sinks.", name),
-            "ring or all_gather");
+      lacks(
+          "ulysses", "attention sinks",
+          fmt::format("{} has a sink for each head, and ulysses moves heads between ranks without their sinks.", name),
+          "ring or all_gather");
     }
     if (plan_.context != ContextAlgorithm::ring_self_attention) return;
     if (model_.sinks) {
@@ -116,10 +117,11 @@ class Check {
             "ring or all_gather");
     }
     if (model_.attention_softcap > 0.0) {
-      lacks("ring self-attention", "a cap of attention scores",
-            fmt::format("{} caps them at {}. The derivative of a cap needs the scores, and only probabilities are kept.",
-                        name, model_.attention_softcap),
-            "ring, all_gather or ulysses");
+      lacks(
+          "ring self-attention", "a cap of attention scores",
+          fmt::format("{} caps them at {}. The derivative of a cap needs the scores, and only probabilities are kept.",
+                      name, model_.attention_softcap),
+          "ring, all_gather or ulysses");
     }
     if (model_.local && model_.local->size < workload_.sequence_length) {
       lacks("ring self-attention", "local attention",
