@@ -56,7 +56,7 @@ std::string curves_text(const JobsAnswer& a) {
   for (const PlannedCurve& c : a.curves) {
     std::string points;
     for (const StepPoint& p : c.points) {
-      points += fmt::format("{}{} {}", points.empty() ? "" : ", ", counted(p.gpus, "GPU"), time_text(p.step_s));
+      points += fmt::format("{}{} {:.3g} s", points.empty() ? "" : ", ", counted(p.gpus, "GPU"), p.step_s);
     }
     out +=
         fmt::format("step of {}, batch {} x {}: {}\n", c.training.model, c.training.batch, c.training.sequence, points);
