@@ -227,7 +227,7 @@ std::string jobs_text(const JobsAnswer& a) {
          "(share of jobs above 1, and the worst):\n" +
          shares.str();
   if (a.options.failures.node_failures_per_s > 0.0) {
-    out += "\nNodes that failed, jobs that lost their GPUs by it, and GPU-hours of work that they\n  did again:\n";
+    out += "\nNodes that failed, jobs that lost their GPUs by it, and GPU-hours of work done\n  again:\n";
     Table failures({"policy", "nodes", "jobs", "GPU-hours again"});
     for (const PlayedPolicy& p : a.played) {
       failures.row({std::string(p.policy->name), with_commas(p.history.node_failures), with_commas(p.figures.failures),
