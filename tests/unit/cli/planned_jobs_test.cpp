@@ -78,9 +78,8 @@ TEST_CASE("nodes fail where a reliability file is named", "[unit][cli]") {
       "jobs " ORRERY_SOURCE_DIR "/examples/jobs.toml --nodes 2 --gpus-per-node 4 --policy fifo,srtf ";
   const TemporaryFolder folder;
   // Each node fails some four times a day.
-  write(
-      folder.file("often.toml"),
-      "schema = 1\n[reliability]\nname = \"often\"\nnode_failures_per_1000_node_days = 4000.0\nrepair = \"10 min\"\n"
+  write(folder.file("often.toml"),
+        "schema = 1\n[reliability]\nname = \"often\"\nnode_failures_per_1000_node_days = 4000.0\nrepair = \"10 min\"\n"
         "[reliability.source]\nnode_failures_per_1000_node_days = \"a test\"\nrepair = \"a test\"\n"
         "[reliability.basis]\nnode_failures_per_1000_node_days = \"assumed\"\nrepair = \"assumed\"\n");
   const Ran ran = run(ORRERY_PROGRAM,
