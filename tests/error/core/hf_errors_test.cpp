@@ -42,6 +42,19 @@ TEST_CASE("hf.model-type: another kind of model in a config.json", "[error]") {
 )");
 }
 
+TEST_CASE("hf.model-type: an unknown model around a known language model", "[error]") {
+  const std::string text = R"({
+  "model_type": "qwen3_audio",
+  "architectures": ["Qwen3AudioForConditionalGeneration"],
+  "text_config": {"model_type": "qwen3"}
+})";
+  CHECK(config_error(text) == R"(config.json:2:17: error: model type "qwen3_audio" is not supported [hf.model-type]
+    2 |   "model_type": "qwen3_audio",
+      |                 ^
+  The language model in its text_config is read: --part language, or FILE#language in a plan file.
+)");
+}
+
 TEST_CASE("hf.missing-key: no model type in a config.json", "[error]") {
   const std::string text = R"({
   "hidden_size": 64
