@@ -18,7 +18,7 @@ constexpr std::array bailing_keys{
     read("intermediate_size", "5120", "ffn"),
     read("num_hidden_layers", "20", "layers"),
     read("num_attention_heads", "16", "heads"),
-    read("num_key_value_heads", "0", "kv_heads"),
+    read("num_key_value_heads", "null", "kv_heads"),
     read("max_position_embeddings", "32768", "max_positions"),
     read("num_experts", "16", "mixture.experts"),
     read("num_shared_experts", "0"),
@@ -75,7 +75,6 @@ constexpr std::array second_keys{
 
 ModelSpec bailing(Config& c) {
   ModelSpec m = decoder(c);
-  if (c.whole_from_zero("num_key_value_heads", max_width) == 0) m.kv_heads = m.heads;
   const bool bias = c.flag("use_bias");
   m.biases = {bias || c.flag("use_qkv_bias"), bias, false, false};
   if (c.flag("use_qk_norm")) m.query_key_norm = QueryKeyNorm::head;
