@@ -36,7 +36,7 @@ TEST_CASE("hf.model-type: another kind of model in a config.json", "[error]") {
         R"(config.json:2:17: error: model type "qwen3_audio" is not supported [hf.model-type]
     2 |   "model_type": "qwen3_audio"
       |                 ^
-  Near it: qwen3, qwen3_5, qwen3_5_moe.
+  Near it: qwen, qwen2_audio, qwen3.
   N types are read; docs/model-file.md lists them.
   A model of another type with the same layers can be written as a .toml file: orrery show model gpt2-124m shows one.
 )");
