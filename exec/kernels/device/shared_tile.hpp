@@ -45,7 +45,8 @@ ORRERY_KERNEL_BODY void bring_tile(Block& b, SharedTile<width> to, const Rows<co
 template <DType type, int columns, int width, class Block>
 ORRERY_KERNEL_BODY void add_products(Block& b, typename Block::template PerLane<Sums<columns / 8>>& sums,
                                      SharedTile<width> left, std::uint32_t r0, SharedTile<width> right) {
-  ORRERY_UNROLL for (int step = 0; step < width / 16; ++step) {
+  // All steps at once would want more registers than there are where tiles are wide.
+  ORRERY_UNROLL_4 for (int step = 0; step < width / 16; ++step) {
     typename Block::template PerLane<Quad> a, k;
     b.template read_matrices<false>(a,
                                     [&](std::uint32_t lane) { return left.at(r0 + lane % 16, 2 * step + lane / 16); });

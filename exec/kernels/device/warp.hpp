@@ -21,8 +21,10 @@
 /// A Launcher starts such a body with launch_warps(body, blocks, warps, shared_bytes).
 #if defined(__CUDACC__)
 #define ORRERY_UNROLL _Pragma("unroll")
+#define ORRERY_UNROLL_4 _Pragma("unroll 4")
 #else
 #define ORRERY_UNROLL
+#define ORRERY_UNROLL_4
 #endif
 
 namespace orrery::device {
