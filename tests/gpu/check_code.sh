@@ -28,6 +28,7 @@ for arch in "$@"; do
 done
 for file in *.cubin; do
   [ -f "$file" ] || { echo "the module has no code of attention on tensor cores"; exit 1; }
+  echo "arch = $file"
   "$cuobjdump" --dump-resource-usage "$file" || exit 1
   "$cuobjdump" -sass "$file" || exit 1
 done >listing.txt
@@ -41,14 +42,14 @@ awk '
     ++kernels
     name = ""
   }
-  /^arch = / { arch = $3 }
+  /^arch = .*cubin$/ { arch = $3 }
   / Function .*TensorFlash.*:$/ { resource = $2; next }
   resource != "" && /REG:/ {
     ++resources
     match($0, /STACK:[0-9]+/); stack = substr($0, RSTART + 6, RLENGTH - 6)
     match($0, /LOCAL:[0-9]+/); spilt = substr($0, RSTART + 6, RLENGTH - 6)
     match($0, /REG:[0-9]+/); registers = substr($0, RSTART + 4, RLENGTH - 4)
-    print short(resource) ": " registers " registers, " stack " bytes of stack, " spilt " of local memory"
+    print short(resource) " (" arch "): " registers " registers, " stack " bytes of stack, " spilt " of local memory"
     if (stack + spilt > 0 || registers > 255) bad = 1
     resource = ""
   }
