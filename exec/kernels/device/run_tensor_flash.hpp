@@ -3,13 +3,12 @@
 #include <cstdint>
 
 #include "exec/kernels/cpu/heads.hpp"
-#include "exec/kernels/named_operands.hpp"
+#include "exec/kernels/device/elements.hpp"
 
 namespace orrery::device {
 
 /// Whether kernels on tensor cores serve this attention: elements of 16 bits that lie in chunks of 16 bytes.
 [[nodiscard]] inline bool fits_tensor_cores(const Kernel& k, const NamedOperands& o) {
-  using N = OperandName;
   const cpu::Heads s(k);
   const DType type = o[N::qkv].dtype;
   if (k.compute == DType::f64 || (type != DType::bf16 && type != DType::f16)) return false;
@@ -36,7 +35,7 @@ bool run_tensor_flash_of(Launcher&, const Kernel&, const NamedOperands&, const K
 template <class Launcher>
 bool run_tensor_flash(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext& c) {
   if (!fits_tensor_cores(k, o)) return false;
-  if (o[OperandName::qkv].dtype == DType::bf16) return run_tensor_flash_of<DType::bf16>(l, k, o, c);
+  if (o[N::qkv].dtype == DType::bf16) return run_tensor_flash_of<DType::bf16>(l, k, o, c);
   return run_tensor_flash_of<DType::f16>(l, k, o, c);
 }
 
