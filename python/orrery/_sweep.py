@@ -50,7 +50,8 @@ def _part(words: list[str], files: Mapping[str, str], shard: str) -> str:
     """Computes one shard in whatever process this runs in; the text of its file of points."""
     with folder_of(files) as folder:
         points = os.path.join(folder, "points.jsonl")
-        told(_orrery.command([*(w.replace("{folder}", folder) for w in words), f"--shard={shard}", f"-o={points}"], None))
+        here = [w.replace("{folder}", folder) for w in words]
+        told(_orrery.command([*here, f"--shard={shard}", f"--output={points}"], None), folder)
         return Path(points).read_text(encoding="utf-8").replace(folder + "/", "{folder}/")
 
 

@@ -93,7 +93,10 @@ class Commands(Case):
         self.assertEqual(caught.exception.diagnostics[0].code, "library.unknown-plan")
 
     def test_only_the_standard_library_is_imported(self):
-        code = "import sys, json; before = set(sys.modules); import orrery; print(json.dumps(sorted(set(sys.modules) - before)))"
+        code = (
+            "import sys, json; before = set(sys.modules); import orrery; "
+            "print(json.dumps(sorted(set(sys.modules) - before)))"
+        )
         out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         names = {name.split(".")[0] for name in json.loads(out)} - {"orrery"}
         self.assertEqual({n for n in names if n not in sys.stdlib_module_names}, set())
