@@ -6,6 +6,6 @@
 extern "C" PyObject* PyInit__orrery();
 
 int main(int count, char** values) {
-  PyImport_AppendInittab("orrery._orrery", PyInit__orrery);
+  PyImport_AppendInittab("_orrery", PyInit__orrery);
   return Py_BytesMain(count, values);
 }

@@ -219,40 +219,43 @@ def _workload(given):
     return Workload(**given)
 
 
-def _written_words() -> dict[str, str]:
-    """Decisions that only files can say: their words, and their full keys."""
-    out = {}
-    for key, aliases, kind, *_ in _orrery.dimensions():
-        if kind == "written":
-            for word in (key, key.rsplit(".", 1)[-1], *aliases):
-                out[word] = key
+def _rows_called(word: str) -> list[tuple]:
+    """The dimensions that a word means: "tensor" is an axis, and an algorithm."""
+    out = []
+    for row in _orrery.dimensions():
+        key, aliases = row[0], row[1]
+        kind_of = key.removesuffix(".kind").rsplit(".", 1)[-1] if key.endswith(".kind") else None
+        if word in (key, key.rsplit(".", 1)[-1], kind_of, *aliases):
+            out.append(row)
     return out
 
 
-_WRITTEN = _written_words()
+_CALLED: dict[str, list[tuple]] = {}
 
 
-def _key_of(word: str) -> str | None:
-    """The full key of a decision whose value is a list or a text with spaces."""
-    if word in _WRITTEN:
-        return _WRITTEN[word]
-    for key, aliases, *_ in _orrery.dimensions():
-        if word in (key, key.rsplit(".", 1)[-1], *aliases):
-            return key
-    return None
+def _called(word: str) -> list[tuple]:
+    if word not in _CALLED:
+        _CALLED[word] = _rows_called(word)
+    return _CALLED[word]
 
 
 def _apart(decisions: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Decisions that a plan in one line says, as such a line, and those that only a file says."""
+    """Decisions that a plan in one line says, as such a line, and those that only a file says: lists, quantities with
+    units, and "auto" where the values have no names."""
     words, written = [], {}
     for word, value in decisions.items():
         if isinstance(value, bool):
             value = "on" if value else "off"
-        text = value if isinstance(value, str) else str(value)
-        if isinstance(value, (list, tuple, Mapping)) or " " in text or (word in _WRITTEN and value != "auto"):
-            written[_key_of(word) or word] = value
+        rows = _called(word)
+        line = isinstance(value, int) or (isinstance(value, str) and " " not in value)
+        if isinstance(value, str) and not value.isdigit() and value != "off":
+            line = line and (not rows or any(row[4] and row[2] != "written" for row in rows))
+        if rows and all(row[2] == "written" for row in rows):
+            line = False
+        if line:
+            words.append(f"{word}={value}")
         else:
-            words.append(f"{word}={text}")
+            written[rows[0][0] if rows else word] = value
     return " ".join(words), written
 
 

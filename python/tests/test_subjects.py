@@ -102,13 +102,13 @@ class Mistakes(Case):
         self.assertIn("zero_stage", d.hints[0])
 
     def test_a_file_is_named_with_line_and_column(self):
-        text = small_plan(tensor=2).to_toml().replace("tensor = 2", "tensor = 3").replace("data = 8", "data = 1")
+        text = small_plan(tensor=2, zero=1).to_toml().replace("zero_stage = 1", "zero_stage = 9")
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "wrong.toml")
             file.write_text(text)
             (first, *_) = o.check(file)
             self.assertEqual(first.file, str(file))
-            self.assertIn("tensor = 3", text.splitlines()[first.line - 1])
+            self.assertIn("zero_stage = 9", text.splitlines()[first.line - 1])
             self.assertGreater(first.column, 0)
             self.assertIn("error:", str(first))
             with self.assertRaises(o.Invalid) as caught:
