@@ -52,10 +52,10 @@ class Drawings(Case):
             pyplot.close("all")
 
     def test_a_curve_has_a_line_for_each_case(self):
-        swept = o.sweep("llama-3-8b", "dgx-h100", batch=32, over={"gpus": [8, 16], "sequence": [2048, 4096]})
+        swept = o.sweep("tiny-gpt", "local-cpu", batch=16, precision="fp32", over={"gpus": [1, 2], "sequence": [64, 128]})
         axes = swept.plot(x="gpus", y="tokens_per_s")
         self.assertEqual(len(axes.lines), 2)
-        self.assertEqual(list(axes.lines[0].get_xdata()), [8.0, 16.0])
+        self.assertEqual(list(axes.lines[0].get_xdata()), [1.0, 2.0])
 
 
 if __name__ == "__main__":
