@@ -13,7 +13,9 @@
 #include <sstream>
 #include <thread>
 
+#include "cli/checked_run.hpp"
 #include "cli/file_kind.hpp"
+#include "cli/hosted_command.hpp"
 #include "cli/own_gpu_calibration.hpp"
 #include "cli/plan_source.hpp"
 #include "cli/table.hpp"
@@ -114,6 +116,7 @@ Library library_of(const CommonFlags& flags) {
     }
     return Library(*flags.data);
   }
+  if (!data_folder().empty()) return Library(data_folder());
   std::error_code failure;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
   if (!failure) {
@@ -231,7 +234,7 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
   return checked_run(std::move(run), flags);
 }
 
-UnresolvedPlan checked_run(PlannedRun run, const CommonFlags& flags) {
+void check_run(PlannedRun& run, const CommonFlags& flags) {
   Diagnostics d;
   adapt_to_this_machine(*run.cluster);
   set_price(*run.cluster, flags);
@@ -240,6 +243,10 @@ UnresolvedPlan checked_run(PlannedRun run, const CommonFlags& flags) {
   check(run.plan, run.model, run.workload, &*run.cluster, d);
   check_framework(run, d);
   require_none(d);
+}
+
+UnresolvedPlan checked_run(PlannedRun run, const CommonFlags& flags) {
+  check_run(run, flags);
   CalibrationChoice calibration =
       calibration_of(for_framework(flags, run.framework), library_of(flags), *run.cluster, run.workload.precision);
   return {std::move(run), std::move(calibration)};
@@ -459,12 +466,23 @@ void write_file(const std::filesystem::path& file, std::string_view text) {
 
 void print(std::string_view raw) {
   const std::string text = escaped(raw, "\n\t");
+  if (HostedCommand* hosted = HostedCommand::here()) {
+    hosted->print(text);
+    return;
+  }
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     throw Error("cannot write to standard output");
   }
 }
 
-void say(std::string_view text) { std::fputs(escaped(text, "\n\t").c_str(), stderr); }
+void say(std::string_view raw) {
+  const std::string text = escaped(raw, "\n\t");
+  if (HostedCommand* hosted = HostedCommand::here()) {
+    hosted->say(text);
+  } else {
+    std::fputs(text.c_str(), stderr);
+  }
+}
 
 std::string json_text(const nlohmann::ordered_json& json) {
   // JSON itself lets controls from U+007F on stand as they are.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <ctime>
 
+#include "cli/hosted_command.hpp"
 #include "cli/status.hpp"
 
 namespace orrery {
@@ -43,9 +44,13 @@ void handle(int signal) {
 
 }  // namespace
 
-void catch_interrupt() { handle(SIGINT); }
+// Another program's signals are its own.
+void catch_interrupt() {
+  if (HostedCommand::here() == nullptr) handle(SIGINT);
+}
 
 void catch_end_signals(SecondSignal second) {
+  if (HostedCommand::here() != nullptr) return;
   watched = second == SecondSignal::is_watched;
   handle(SIGINT);
   handle(SIGTERM);
@@ -68,11 +73,16 @@ void interrupt(int signal) {
   }
 }
 
-const std::atomic<bool>& interrupted() { return flag; }
+const std::atomic<bool>& interrupted() {
+  const HostedCommand* hosted = HostedCommand::here();
+  return hosted != nullptr ? hosted->stopped() : flag;
+}
 int interrupting_signal() { return first_signal; }
 bool interrupted_again() { return again; }
 
-int interrupted_status() { return first_signal == SIGINT ? status_no : interrupted_again_status(); }
+int interrupted_status() {
+  return HostedCommand::here() != nullptr || first_signal == SIGINT ? status_no : interrupted_again_status();
+}
 int interrupted_again_status() { return 128 + first_signal; }
 
 }  // namespace orrery

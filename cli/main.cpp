@@ -6,9 +6,9 @@
 
 #include "cli/arguments.hpp"
 #include "cli/common.hpp"
+#include "cli/cut_off.hpp"
 #include "cli/status.hpp"
 #include "cli/verbs.hpp"
-#include "sim/net/fabric.hpp"
 
 // The program `orrery` has one file per verb; here are only the list of verbs and the handling of their failures.
 int main(int count, char** values) {
@@ -20,9 +20,7 @@ int main(int count, char** values) {
     try {
       return dispatch(count, values, verbs);
     } catch (const CutOff& cut) {
-      Diagnostics d;
-      d.error("fabric.cut-off", std::string(cut.what()),
-              {"Let fewer links fail, give the plan other GPUs, or take another fabric."});
+      const Diagnostics d = diagnosed(cut);
       if (json) print_json({{"errors", errors_json(d)}});
       say(render(d));
       return status_input;

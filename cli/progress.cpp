@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/hosted_command.hpp"
 #include "cli/table.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
@@ -42,7 +43,10 @@ std::string cut(const std::string& text, std::size_t columns) {
 }  // namespace
 
 Progress::Progress()
-    : terminal_(isatty(STDERR_FILENO) == 1), start_(steady_clock::now()), phase_start_(start_), last_(start_) {}
+    : terminal_(HostedCommand::here() == nullptr && isatty(STDERR_FILENO) == 1),
+      start_(steady_clock::now()),
+      phase_start_(start_),
+      last_(start_) {}
 
 Progress::~Progress() { clear(); }
 
@@ -67,6 +71,7 @@ void Progress::draw(const std::string& line) {
 void Progress::show(const std::string& phase, std::uint64_t done, std::uint64_t total, std::optional<double> eta_s,
                     const std::string& note) {
   const std::scoped_lock lock(mutex_);
+  if (HostedCommand* hosted = HostedCommand::here()) hosted->show({phase, note, done, total});
   if (!due(phase)) return;
   const double share = total > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 0.0;
   if (!eta_s && share > 0.02) eta_s = duration<double>(last_ - phase_start_).count() * (1.0 - share) / share;
@@ -79,6 +84,7 @@ void Progress::show(const std::string& phase, std::uint64_t done, std::uint64_t 
 
 void Progress::settled(const std::string& phase, std::uint64_t done, std::uint64_t total, const std::string& note) {
   const std::scoped_lock lock(mutex_);
+  if (HostedCommand* hosted = HostedCommand::here()) hosted->show({phase, note, done, total});
   if (!due(phase)) return;
   const double share = total > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 0.0;
   draw(fmt::format("{}: {:.1f} % of {} plans settled{}{}", phase, 100.0 * share, with_commas(total),

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/common.hpp"
+#include "cli/hosted_command.hpp"
 #include "cli/table.hpp"
 
 namespace orrery {
@@ -55,6 +56,7 @@ void wrap_line(std::string_view line, std::size_t columns, std::string& out) {
 }  // namespace
 
 std::size_t output_columns() {
+  if (HostedCommand::here() != nullptr) return 80;
   winsize size{};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }

@@ -10,6 +10,7 @@
 #   core      <- jobs <- cli
 #   planner   <- sweep <- report <- cli
 #   validate  <- gui/model <- gui/widgets <- gui/app
+#   cli       <- python
 #   sim/cost  <- sim/estimate, sim/net <- sim/des;  sim/memory apart
 #
 # (a <- b: b may include a), when a third-party library is included outside the
@@ -42,6 +43,7 @@ set(layers
   "report"             "(core|sim|framework|planner|sweep|report)/"
   "exec"               "(core|exec)/"
   "cli"                "(core|sim|framework|planner|serve|forecast|jobs|validate|sweep|report|exec|edit|cli)/"
+  "python"             "(core|sim|framework|planner|validate|cli|python)/"
   "gui/model"          "(core|sim|framework|planner|forecast|validate|edit|gui/model)/"
   "gui/widgets"        "(core|sim|framework|planner|forecast|validate|edit|gui/(model|widgets))/"
   "gui/app"            "(core|sim|framework|planner|forecast|validate|edit|gui)/"
@@ -52,8 +54,9 @@ set(layers
 set(none "^$")
 set(libraries
   "toml[+][+]/"             "core/(base|spec|plan)/"              "${none}"
-  "nlohmann/json[.]hpp"     "(core|sim|planner|serve|forecast|jobs|validate|sweep|exec|cli)/"  "${none}"
+  "nlohmann/json[.]hpp"     "(core|sim|planner|serve|forecast|jobs|validate|sweep|exec|cli|python)/"  "${none}"
   "nlohmann/json_fwd[.]hpp" "(core|sim|planner|forecast|validate|exec|cli)/"        "."
+  "nanobind/"               "python/"                             "."
   "CLI/"                    "cli/"                                "${none}"
   "boost/"                  "(core|sim)/"                         "${none}"
   "pugixml"                 "sim/net/import/"                     "${none}"
@@ -62,11 +65,11 @@ set(libraries
   "(tbb|oneapi)/"           "(planner|validate)/"                            "${none}"
   "hwloc"                   "exec/calibrate/"                     "${none}"
   "zlib"                    "exec/checkpoint/"                    "${none}"
-  "atomic$"                 "(exec|planner|sweep|cli|gui/model|sim/des|core/record)/" "."   # sim/des, core/record: only to be told to stop
-  "mutex$"                  "(exec|planner|sweep|cli|gui/model)/" "."
+  "atomic$"                 "(exec|planner|sweep|cli|python|gui/model|sim/des|core/record)/" "."   # sim/des, core/record: only to be told to stop
+  "mutex$"                  "(exec|planner|sweep|cli|python|gui/model)/" "."
   "thread$"                 "(exec|planner|sweep|cli|gui|sim/memory)/"  "."   # sim/memory: stages are played side by side
   "(shared_mutex|condition_variable|future|barrier|latch|semaphore|stop_token)$"
-                            "(exec|planner|cli|gui)/"             "."
+                            "(exec|planner|cli|python|gui)/"      "."
   "qcustomplot"             "gui/widgets/"                        "."
   "Q(Widget|Dialog|Painter|[A-Za-z]+(View|Button|Box|Layout|Bar|Window))$"   # gui/model knows no widgets
                             "gui/(widgets|app)/"                  "."
@@ -81,7 +84,7 @@ endmacro()
 
 file(GLOB_RECURSE files RELATIVE "${ROOT}"
      "${ROOT}/core/*.[hc]pp" "${ROOT}/sim/*.[hc]pp" "${ROOT}/planner/*.[hc]pp" "${ROOT}/validate/*.[hc]pp" "${ROOT}/exec/*.[hc]pp"
-     "${ROOT}/framework/*.[hc]pp" "${ROOT}/forecast/*.[hc]pp" "${ROOT}/serve/*.[hc]pp" "${ROOT}/jobs/*.[hc]pp" "${ROOT}/edit/*.[hc]pp" "${ROOT}/sweep/*.[hc]pp" "${ROOT}/report/*.[hc]pp" "${ROOT}/cli/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
+     "${ROOT}/framework/*.[hc]pp" "${ROOT}/forecast/*.[hc]pp" "${ROOT}/serve/*.[hc]pp" "${ROOT}/jobs/*.[hc]pp" "${ROOT}/edit/*.[hc]pp" "${ROOT}/sweep/*.[hc]pp" "${ROOT}/report/*.[hc]pp" "${ROOT}/cli/*.[hc]pp" "${ROOT}/python/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
 foreach(file IN LISTS files)
   set(allowed "")
   set(rest ${layers})

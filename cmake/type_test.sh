@@ -3,7 +3,7 @@
 # link both would have two meanings of one name, which no linker reports.
 set -eu
 cd "$1"
-find core framework sim planner forecast jobs serve validate sweep report exec edit cli gui -name '*.hpp' | sort | xargs awk '
+find core framework sim planner forecast jobs serve validate sweep report exec edit cli python gui -name '*.hpp' | sort | xargs awk '
   FNR == 1 { space = "" }
   /^namespace [a-z_:]+ \{/ { space = space "::" $2 }
   /^\}  \/\/ namespace/ { sub(/::[a-z_:]+$/, "", space) }
