@@ -16,6 +16,7 @@
 #include "cli/job.hpp"
 #include "cli/status.hpp"
 #include "core/base/nearest.hpp"
+#include "core/base/whole_number.hpp"
 #include "exec/device/cuda_load.hpp"
 
 namespace orrery {
@@ -28,15 +29,14 @@ namespace {
   refuse("cli.arguments", std::move(message), std::move(details));
 }
 
-/// A whole number, strictly: no sign, no fraction, nothing behind it.
+/// A whole number without sign or fraction; "8k" is 8192.
 template <class T>
 T whole(const CLI::App& app, const std::string& name, const std::string& text, Bounds bounds) {
-  T value{};
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc{} || end != text.data() + text.size()) {
+  const std::optional<std::uint64_t> value = whole_number(text);
+  if (!value || *value > std::numeric_limits<T>::max()) {
     wrong(app, fmt::format("{}: \"{}\" is not a whole number from {} to {}", name, text, bounds.least, bounds.most));
   }
-  return value;
+  return static_cast<T>(*value);
 }
 
 double number_of(const CLI::App& app, const std::string& name, const std::string& text) {

@@ -124,7 +124,7 @@ class ForecastVerb final : public Verb {
       refuse("cli.flags", "--batch-curve and --base-batch go together", {"The curve was measured at a batch."});
     }
     if (budget_ && (critical_ || curve_)) {
-      refuse("cli.flags", "--budget says how many tokens it buys, whatever they are worth",
+      refuse("cli.flags", "--budget does not go with --critical-batch or --batch-curve",
              {"--critical-batch and --batch-curve go with --tokens."});
     }
     exclude(by_ && least_ != "none", "--by and --least");

@@ -24,30 +24,41 @@ using P = const FoundPlan&;
 /// row.
 struct SideBySide {
   std::span<const FoundPlan> plans;
-  std::size_t width;  ///< of a column
-  Table table;
+  struct Row {
+    std::string name;
+    std::vector<std::string> cells;
+  };
+  std::vector<Row> rows = {};
 
-  SideBySide(std::span<const FoundPlan> shown, std::size_t column)
-      : plans(shown), width(column), table(headers(shown.size())) {}
-
-  static std::vector<std::string> headers(std::size_t plans) {
-    std::vector<std::string> out{"plan"};
-    for (std::size_t i = 0; i < plans; ++i) out.push_back(fmt::format("#{}", i + 1));
-    return out;
-  }
   template <class Value>
   void row(const std::string& name, Value value) {
-    std::vector<std::vector<std::string>> cells;
-    std::size_t lines = 1;
-    for (P p : plans) {
-      cells.push_back(lines_of(wrapped(value(p), width)));
-      lines = std::max(lines, cells.back().size());
+    rows.push_back({name, {}});
+    for (P p : plans) rows.back().cells.push_back(value(p));
+  }
+  /// Columns of the terminal that the names of rows take.
+  [[nodiscard]] std::size_t label() const {
+    std::size_t out = 0;
+    for (const Row& r : rows) out = std::max(out, display_width(r.name));
+    return out;
+  }
+  [[nodiscard]] std::string text(std::size_t width) const {
+    std::vector<std::string> headers{"plan"};
+    for (std::size_t i = 0; i < plans.size(); ++i) headers.push_back(fmt::format("#{}", i + 1));
+    Table table(std::move(headers));
+    for (const Row& r : rows) {
+      std::vector<std::vector<std::string>> cells;
+      std::size_t lines = 1;
+      for (const std::string& cell : r.cells) {
+        cells.push_back(lines_of(wrapped(cell, width)));
+        lines = std::max(lines, cells.back().size());
+      }
+      for (std::size_t line = 0; line < lines; ++line) {
+        std::vector<std::string> row{line == 0 ? r.name : ""};
+        for (const auto& cell : cells) row.push_back(line < cell.size() ? cell[line] : "");
+        table.row(std::move(row));
+      }
     }
-    for (std::size_t line = 0; line < lines; ++line) {
-      std::vector<std::string> row{line == 0 ? name : ""};
-      for (const auto& cell : cells) row.push_back(line < cell.size() ? cell[line] : "");
-      table.row(std::move(row));
-    }
+    return table.str();
   }
   template <class Holds>
   bool any(Holds holds) const {
@@ -113,7 +124,7 @@ void add_decisions(SideBySide& t, const Workload& workload, bool all) {
     });
   }
   if (t.any([](P p) { return p.plan.expert_folding != ExpertFolding::none; })) {
-    t.row("experts folded over", [](P p) { return std::string(name_of(p.plan.expert_folding)); });
+    t.row("experts folded", [](P p) { return std::string(name_of(p.plan.expert_folding)); });
   }
   t.row("microbatch",
         [&](P p) { return fmt::format("{} ({} of them)", p.plan.microbatch_size, microbatches(p.plan, workload)); });
@@ -182,16 +193,22 @@ void add_figures(SideBySide& t, bool all) {
 }  // namespace
 
 std::string found_plans_text(const std::vector<FoundPlan>& plans, const Workload& workload, const TableSize& size) {
-  constexpr std::size_t label = 18, gap = 2, widest = 24;
+  // On a wide terminal columns do not grow without end.
+  constexpr std::size_t gap = 2, narrowest = 18, widest = 24;
   const std::size_t columns = std::max<std::size_t>(size.columns, 60);
-  // As many plans are shown as fit side by side; on a wide terminal columns do not grow without end.
-  const std::size_t room = columns - label - gap;
-  const std::size_t shown = std::min({plans.size(), size.most_plans, std::max<std::size_t>(1, room / (18 + gap))});
-  SideBySide t(std::span<const FoundPlan>(plans).first(shown), std::min(widest, room / shown - gap));
-  add_decisions(t, workload, size.all_rows);
-  t.table.row({});
-  add_figures(t, size.all_rows);
-  std::string out = t.table.str();
+  // As many plans are shown as fit side by side.
+  std::size_t shown = std::min(plans.size(), size.most_plans);
+  std::string out;
+  for (;; --shown) {
+    SideBySide t{std::span<const FoundPlan>(plans).first(shown)};
+    add_decisions(t, workload, size.all_rows);
+    t.rows.push_back({});
+    add_figures(t, size.all_rows);
+    const std::size_t width = (columns - gap - t.label()) / shown;
+    if (shown > 1 && width < narrowest + gap) continue;
+    out = t.text(std::min(widest, width - gap));
+    break;
+  }
   if (shown < plans.size()) {
     out += fmt::format("  {} more; a wider terminal or --json has them.\n", counted(plans.size() - shown, "plan"));
   }

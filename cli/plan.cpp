@@ -64,7 +64,7 @@ class PlanVerb final : public Verb {
     c.required("--model", q.model, "a name, a .toml file, or a Hugging Face config.json");
     c.required("--cluster", q.cluster, "a name, a .toml file, or device:devices per box x boxes: h200:8x4, l40s:8");
     c.required("--batch", q.batch, "sequences per optimizer step", {1, max_batch});
-    c.required("--seq", q.sequence, "tokens per sequence", {1, max_sequence});
+    c.required("--seq", q.sequence, "tokens per sequence: 8192, or 8k", {1, max_sequence});
     c.choice("--precision", q.precision, {precision_names().begin(), precision_names().end()},
              "precision of weights and activations");
     declare_search(c, q);

@@ -90,7 +90,8 @@ class Reader {
     if (const auto* values = std::get_if<TomlNode::Array>(&entry.value.value)) {
       for (const TomlNode& one : *values) {
         std::string word;
-        if (!word_of(one, word)) return refuse(one, "file.type", fmt::format("a value of {} is no word", entry.key));
+        if (!word_of(one, word))
+          return refuse(one, "file.type", fmt::format("a value of {} is a text, a number, true or false", entry.key));
         list += (list.empty() ? "" : ",") + word;
       }
     } else if (!word_of(entry.value, list)) {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 
 #include "core/base/nearest.hpp"
+#include "core/base/whole_number.hpp"
 
 namespace orrery {
 namespace {
@@ -15,32 +15,20 @@ namespace {
 constexpr std::array<std::string_view, 3> settings = {"model", "cluster", "for"};
 constexpr std::size_t most_values = 10'000;  ///< of one key
 
-/// A whole number, with k or M behind it for powers of 1024.
-std::optional<std::uint64_t> whole(std::string_view text) {
-  std::uint64_t scale = 1;
-  if (text.ends_with('k') || text.ends_with('K')) scale = 1024;
-  if (text.ends_with('M')) scale = std::uint64_t{1024} * 1024;
-  if (scale > 1) text.remove_suffix(1);
-  std::uint64_t value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc{} || end != text.data() + text.size() || value > (std::uint64_t{1} << 40)) return {};
-  return value * scale;
-}
-
 /// The values of "8..64" or "64..256+64"; false where it is no range.
 bool read_range(std::string_view text, std::vector<std::uint64_t>& into, std::string& why) {
   const std::size_t dots = text.find("..");
   std::string_view last = text.substr(dots + 2);
   std::optional<std::uint64_t> step;
   if (const std::size_t plus = last.find('+'); plus != std::string_view::npos) {
-    step = whole(last.substr(plus + 1));
+    step = whole_number(last.substr(plus + 1));
     last = last.substr(0, plus);
     if (!step || *step == 0) {
       why = fmt::format("\"{}\" has no step; 64..256+64 is 64, 128, 192, 256", text);
       return false;
     }
   }
-  const std::optional<std::uint64_t> from = whole(text.substr(0, dots)), to = whole(last);
+  const std::optional<std::uint64_t> from = whole_number(text.substr(0, dots)), to = whole_number(last);
   if (!from || !to || *from == 0 || *to < *from) {
     why = fmt::format("\"{}\" is no range; 8..64 is 8, 16, 32, 64", text);
     return false;
@@ -78,7 +66,7 @@ bool read_item(const SweepKey& key, std::string_view item, std::vector<std::stri
   std::vector<std::uint64_t> values;
   if (item.find("..") != std::string_view::npos) {
     if (!read_range(item, values, why)) return false;
-  } else if (const std::optional<std::uint64_t> value = whole(item)) {
+  } else if (const std::optional<std::uint64_t> value = whole_number(item)) {
     values.push_back(*value);
   } else {
     why = fmt::format("\"{}\" is not a whole number", item);
@@ -152,7 +140,7 @@ std::optional<SweepAxis> sweep_axis(const SweepKey& key, std::string_view list, 
 
 std::optional<double> number_of(const SweepKey& key, const std::string& value) {
   if (key.dimension == nullptr || is_named(*key.dimension)) return std::nullopt;
-  const std::optional<std::uint64_t> number = whole(value);
+  const std::optional<std::uint64_t> number = whole_number(value);
   if (!number) return std::nullopt;
   return static_cast<double>(*number);
 }

@@ -75,7 +75,7 @@ bool is_date(std::string_view word) {
   return true;
 }
 
-std::uint64_t whole_number(std::string_view word) {
+std::uint64_t number_of_word(std::string_view word) {
   std::uint64_t value = 0;
   const auto [end, fault] = std::from_chars(word.data(), word.data() + word.size(), value);
   return fault == std::errc{} && end == word.data() + word.size() ? value : 0;

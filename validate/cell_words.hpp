@@ -49,6 +49,6 @@ class CellWords {
 /// "2024-12", "2025-06-30".
 [[nodiscard]] bool is_date(std::string_view word);
 /// The whole word as a number; 0 where it is none.
-[[nodiscard]] std::uint64_t whole_number(std::string_view word);
+[[nodiscard]] std::uint64_t number_of_word(std::string_view word);
 
 }  // namespace orrery

@@ -50,8 +50,8 @@ std::optional<FrameworkCell> megatron_lm(CellWords& words) {
 /// The release of a NeMo container, which decides its costs, as in "25.09"; 0 where the word is no release.
 int release_of(std::string_view word) {
   if (word.size() < 5 || word[2] != '.' || !is_version(word)) return 0;
-  const auto year = static_cast<int>(whole_number(word.substr(0, 2)));
-  const auto month = static_cast<int>(whole_number(word.substr(3, 2)));
+  const auto year = static_cast<int>(number_of_word(word.substr(0, 2)));
+  const auto month = static_cast<int>(number_of_word(word.substr(3, 2)));
   return year < 20 || month < 1 || month > 12 ? 0 : 100 * year + month;
 }
 std::string_view nemo_program(int release) {

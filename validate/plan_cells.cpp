@@ -48,7 +48,7 @@ std::optional<ShardingCell> fsdp(CellWords& words) {
   words.take_remarks([&](std::string_view remark) { return zero_stage(remark) == out.stage; });
   if (words.take("+")) return words.take("dp") ? std::optional(out) : std::nullopt;
   const bool named = words.take("degree") || (words.take("sharding") && words.take("group"));
-  out.group = whole_number(words.next());
+  out.group = number_of_word(words.next());
   if (out.group > 0) words.take(words.next());
   return named && out.group == 0 ? std::nullopt : std::optional(out);
 }
@@ -75,7 +75,7 @@ std::optional<ShardingCell> sharding(CellWords& words) {
   words.take(words.next());
   ShardingCell out{Kind::stage, *stage, 0};
   if (words.take("within")) {
-    out.group = whole_number(words.next());
+    out.group = number_of_word(words.next());
     words.take(words.next());
     if (out.group == 0 || !words.take("ranks")) return std::nullopt;
   }

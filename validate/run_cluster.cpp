@@ -35,7 +35,7 @@ bool is_memory(std::string_view text) {
   if (!text.ends_with("gb")) return false;
   text.remove_suffix(2);
   if (text.ends_with(' ')) text.remove_suffix(1);
-  return whole_number(text) > 0;
+  return number_of_word(text) > 0;
 }
 
 /// Reads "H100-SXM", "NVIDIA H100 80GB SXM5", "A100 (PCIe-connected)". Cards for PCIe are other devices than modules.

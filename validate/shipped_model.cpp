@@ -73,7 +73,7 @@ std::optional<std::string_view> without_remark(std::string_view text) {
   remark.take_remarks([](std::string_view r) {
     constexpr std::string_view layers = " layers";
     return r == "tokendrop" || r == "w/o mtp" ||
-           (r.ends_with(layers) && whole_number(r.substr(0, r.size() - layers.size())) > 0);
+           (r.ends_with(layers) && number_of_word(r.substr(0, r.size() - layers.size())) > 0);
   });
   if (!remark.done()) return std::nullopt;
   text = text.substr(0, begin);

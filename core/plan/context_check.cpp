@@ -106,21 +106,22 @@ class Check {
             {std::move(because), fmt::format("Set context to {}.", instead)});
     };
     if (plan_.context == ContextAlgorithm::ulysses && model_.sinks) {
-      lacks("ulysses", "attention sinks",
-            fmt::format("{} has one for each head, and ulysses gives each rank some of the heads, for whole sequences.",
-                        name),
-            "ring or all_gather");
+      lacks(
+          "ulysses", "attention sinks",
+          fmt::format("{} has a sink for each head, and ulysses moves heads between ranks without their sinks.", name),
+          "ring or all_gather");
     }
     if (plan_.context != ContextAlgorithm::ring_self_attention) return;
     if (model_.sinks) {
-      lacks("ring self-attention", "attention sinks", fmt::format("{} has one for each head.", name),
+      lacks("ring self-attention", "attention sinks", fmt::format("{} has a sink for each head.", name),
             "ring or all_gather");
     }
     if (model_.attention_softcap > 0.0) {
-      lacks("ring self-attention", "a cap of attention scores",
-            fmt::format("Those of {} are capped at {}; their derivative needs scores, and probabilities are kept.",
-                        name, model_.attention_softcap),
-            "ring, all_gather or ulysses");
+      lacks(
+          "ring self-attention", "a cap of attention scores",
+          fmt::format("{} caps them at {}. The derivative of a cap needs the scores, and only probabilities are kept.",
+                      name, model_.attention_softcap),
+          "ring, all_gather or ulysses");
     }
     if (model_.local && model_.local->size < workload_.sequence_length) {
       lacks("ring self-attention", "local attention",

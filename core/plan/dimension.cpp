@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "core/base/whole_number.hpp"
 #include "core/plan/dimension_rows.hpp"
 
 namespace orrery {
@@ -104,14 +104,18 @@ std::string text_of(const Dimension& d, std::uint64_t value) {
 }
 
 std::optional<std::uint64_t> value_named(const Dimension& d, const std::string& text, std::string& why) {
+  const std::optional<std::uint64_t> number = whole_number(text);
   if (!is_named(d)) {
-    std::uint64_t number = 0;
-    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (failure == std::errc{} && end == text.data() + text.size()) return number;
+    if (number) return number;
     why = fmt::format("{} must be a whole number, not \"{}\"", d.key, text);
     return std::nullopt;
   }
-  const auto at = std::find(d.names.begin(), d.names.end(), text);
+  // Files write switches as true and false, and shares as eighths.
+  if (d.kind == DimensionKind::share && number && *number + 1 < d.names.size()) return number;
+  std::string_view name = text;
+  if (d.kind == DimensionKind::toggle && text == "true") name = "on";
+  if (d.kind == DimensionKind::toggle && text == "false") name = "off";
+  const auto at = std::find(d.names.begin(), d.names.end(), name);
   if (at != d.names.end()) return static_cast<std::uint64_t>(at - d.names.begin());
   why = fmt::format("{} must be one of {}, not \"{}\"", d.key, fmt::join(d.names, ", "), text);
   return std::nullopt;

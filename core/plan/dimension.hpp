@@ -87,7 +87,8 @@ using Dimensions = std::span<const Dimension>;
 
 /// "8", "1f1b", "auto".
 [[nodiscard]] std::string text_of(const Dimension&, std::uint64_t value);
-/// Reads back what text_of() gave; empty, with the reason, where the text is no value.
+/// Reads back what text_of() gave, or what a file says (true, 8 of eighths); empty, with the reason, where the text is
+/// no value.
 [[nodiscard]] std::optional<std::uint64_t> value_named(const Dimension&, const std::string& text, std::string& why);
 
 /// Reads the rows of a file's table ("mesh", "plan") into a run, or writes them.

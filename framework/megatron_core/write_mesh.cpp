@@ -115,7 +115,7 @@ void sharding(FlagWriter& w) {
   const Plan& plan = w.plan();
   const std::uint32_t zero = zero_in_force(plan), r = w.size(Axis::replica);
   if (zero == 0 && r > 1) {
-    w.refuse("mesh.replica", "replica", "without shards there are no copies of shards",
+    w.refuse("mesh.replica", "replica", "Megatron-LM copies what ZeRO shards, and zero_stage is 0",
              {"Set replica to 1, and data to the product of both."});
   }
   if (zero == 1) w.flag("--use-distributed-optimizer");

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/found_plans_text.hpp"
 #include "cli/table.hpp"
 #include "cli/wrapping.hpp"
 #include "tests/support/program_run.hpp"
@@ -57,6 +58,31 @@ TEST_CASE("the first screen of a search fits into 80 columns and names every axi
     const Ran other = orrery_run(verb);
     CAPTURE(verb, other.out);
     CHECK(widest_line(other.out) <= 80);
+  }
+}
+
+TEST_CASE("plans side by side are never wider than the terminal", "[unit][cli]") {
+  orrery::FoundPlan plan;
+  plan.plan.mesh.axes = {
+      {orrery::Axis::pipeline, 16}, {orrery::Axis::data, 8}, {orrery::Axis::expert, 4}, {orrery::Axis::tensor, 8}};
+  plan.plan.expert_folding = orrery::ExpertFolding::tensor;
+  plan.plan.schedule = orrery::ScheduleName::interleaved;
+  plan.plan.chunks = 10;
+  plan.plan.stage_layers = std::vector<std::uint32_t>{3, 1, 2, 2, 1, 5, 4, 3, 2, 1, 2, 3, 4, 5, 6, 7};
+  plan.report.step_time = orrery::Seconds::of(14.331);
+  plan.report.interval = {orrery::Seconds::of(13.381), orrery::Seconds::of(15.501)};
+  orrery::Workload workload;
+  workload.global_batch = 4096;
+  for (std::size_t columns = 60; columns <= 200; ++columns) {
+    for (const std::size_t plans : {1U, 2U, 5U}) {
+      for (const bool all_rows : {false, true}) {
+        const std::string text = orrery::found_plans_text(std::vector(plans, plan), workload, {columns, 5, all_rows});
+        const std::string table = text.substr(0, text.find("\n  memory"));
+        INFO(columns << " columns, " << plans << " plans\n" << table);
+        CHECK(widest_line(table.substr(0, table.find("Why the others"))) <= columns);
+        CHECK(has(table, "#1"));
+      }
+    }
   }
 }
 

@@ -231,7 +231,7 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[framework][m
     if (a.axis == Axis::data) a.axis = Axis::replica;
   }
   CHECK(refusal(hybrid) ==
-        "error: without shards there are no copies of shards [export.replica]\n"
+        "error: Megatron-LM copies what ZeRO shards, and zero_stage is 0 [export.replica]\n"
         "  Set replica to 1, and data to the product of both.\n");
   PlannedRun cut = run();
   for (MeshAxis& a : cut.plan.mesh.axes) {

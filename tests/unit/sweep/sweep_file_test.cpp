@@ -45,6 +45,8 @@ TEST_CASE("mistakes in a sweep file have their place", "[unit][sweep]") {
   CHECK(refusal("schema = 1\n[sweep]\nbatch = 1\ngbs = 2\n")
             .starts_with("s.toml:4:7: error: batch is given twice [sweep.value]\n"));
   CHECK(refusal("schema = 1\n[sweep]\ngpus = {a = 1}\n").find("[file.type]") != std::string::npos);
+  CHECK(refusal("schema = 1\n[sweep]\ngpus = [[8]]\n")
+            .starts_with("s.toml:3:9: error: a value of gpus is a text, a number, true or false [file.type]\n"));
   for (const std::string all : {"\"yes\"", "1", "[true]"}) {
     CHECK(refusal("schema = 1\n[sweep]\nall = " + all + "\n")
               .starts_with("s.toml:3:7: error: all is true or false [file.type]\n"));

@@ -69,6 +69,15 @@ TEST_CASE("a word means the dimension that has its value", "[unit][plan]") {
   CHECK(r.plan.mesh.size(Axis::data) == 2);
 }
 
+TEST_CASE("words are those of plan files: switches true and false, shares in eighths", "[unit][plan]") {
+  CHECK(changed("overlap_gradients=false").plan.overlap_gradients ==
+        changed("overlap_gradients=off").plan.overlap_gradients);
+  CHECK(changed("zero=3 reshard_after_forward=true").plan.reshard_after_forward == true);
+  CHECK(changed("offload_states=8").plan.offload_states == 8U);
+  CHECK(refused("offload_states=9").find("offload_states has no value \"9\"") != std::string::npos);
+  CHECK(refused("overlap_gradients=8").find("overlap_gradients has no value \"8\"") != std::string::npos);
+}
+
 TEST_CASE("wrong words say what is right", "[unit][plan]") {
   CHECK(refused("tq=2").find("Nearest: tp") != std::string::npos);
   CHECK(refused("tp=3").find("8 devices are no multiple") != std::string::npos);
