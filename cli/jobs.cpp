@@ -7,6 +7,7 @@
 #include "cli/amounts.hpp"
 #include "cli/common.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/jobs_execute.hpp"
 #include "cli/jobs_verb_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
@@ -15,6 +16,7 @@
 #include "core/base/counted.hpp"
 #include "core/base/nearest.hpp"
 #include "core/base/units_text.hpp"
+#include "core/spec/reliability_file.hpp"
 #include "jobs/job_drawings.hpp"
 #include "jobs/job_workload_file.hpp"
 #include "jobs/measured_speed.hpp"
@@ -85,9 +87,20 @@ class JobsVerb final : public Verb {
              "ten-thousandth of that on few nodes");
     c.option("--tables", tables_, "folder of measured speeds, for workloads of Sia's form (docs/jobs.md)");
     c.option("--tables-type", tables_type_, "type of GPU in --tables, as in placements-TYPE.csv; default: aws");
+    c.choice("--plans", plans_, {"change", "keep"},
+             "of jobs that name a model: change: the best plan on each number of GPUs; keep: the plan of the job's own "
+             "GPUs with more or fewer replicas");
+    c.option(
+        "--reliability", reliability_,
+        "let nodes fail as often as this says: a name (rsc-1, llama-3) or a .toml file; jobs go on from their last "
+        "checkpoints");
+    c.option("--save-every", save_every_, "time between two checkpoints of a job, with --reliability; default: 1 h");
     c.flag("--leave-out-large", leave_out_large_, "leave out jobs that want more GPUs than there are");
     c.option("--count", count_, "jobs of philly-like", {1, 10'000'000});
-    c.option("--seed", seed_, "of philly-like", {});
+    c.option("--seed", seed_, "of philly-like, and of failures", {});
+    c.option(
+        "--execute", execute_,
+        "run the jobs, too: as processes of this machine, under each policy, with their checkpoints in this folder");
     c.group("Output");
     c.flag("--list", list_, "list the policies, their rules and sources");
     c.flag("--each", each_, "JSON has the times of every job too");
@@ -117,7 +130,12 @@ class JobsVerb final : public Verb {
     read(a);
     keep_apart(*workload_, {flags_.output, svg_, trace_});
     try {
+      std::optional<ExecutedJobs> executed;
+      if (execute_) measure_here(a, executed);
       for (const JobPolicyRow* policy : policies) play(a, *policy);
+      for (PlayedPolicy& p : a.played) {
+        if (executed) p.executed = executed->play(*p.policy, a.options);
+      }
     } catch (const JobsBrokenOff&) {
       say("interrupted\n");
       return interrupted_status();
@@ -153,12 +171,17 @@ class JobsVerb final : public Verb {
     if (scattered_ && places_ == "consolidated") {
       refuse("cli.flags", "--scattered goes with --places packed", {"A consolidated job is never scattered."});
     }
+    if (execute_ && (restart_ || reliability_ || scattered_)) {
+      refuse("cli.flags", "--execute goes without --restart, --reliability and --scattered",
+             {"Times are measured on this machine."});
+    }
     if (tables_type_ && !tables_) refuse("cli.flags", "--tables-type goes with --tables");
     if (restart_ && tables_) {
       refuse("cli.flags", "--restart does not go with --tables",
              {"These jobs have the restarts of their applications."});
     }
-    if (restart_ && std::none_of(policies.begin(), policies.end(), [](const JobPolicyRow* p) { return p->preempts; })) {
+    if (restart_ && !reliability_ &&
+        std::none_of(policies.begin(), policies.end(), [](const JobPolicyRow* p) { return p->preempts; })) {
       refuse("cli.flags", "--restart goes with a policy that stops jobs",
              {fmt::format("--policy {} stops none; orrery jobs --list says which do.", policy_)});
     }
@@ -184,7 +207,8 @@ class JobsVerb final : public Verb {
       out.gpus_of_nodes.assign(*nodes_, *per_node_);
     }
     out.places = places_ == "packed" ? PlaceRule::packed : PlaceRule::consolidated;
-    if (restart_) out.costs.restart = restart();
+    if (restart_) out.costs.restart = time_of(*restart_, "--restart");
+    read_failures(out);
     if (scattered_) {
       out.costs.scattered_speed =
           std::llround(static_cast<double>(full_speed) / number_of(*scattered_, "--scattered", 1.0, 100.0));
@@ -193,11 +217,39 @@ class JobsVerb final : public Verb {
     return out;
   }
 
-  [[nodiscard]] Microseconds restart() const {
+  /// How often nodes fail, where a reliability file is named.
+  void read_failures(JobSimulation& out) const {
+    if (!reliability_) {
+      if (save_every_) refuse("cli.flags", "--save-every goes with --reliability");
+      return;
+    }
+    Diagnostics d;
+    const std::optional<ReliabilitySpec> spec = find_reliability(library_of(flags_), *reliability_, ".", d);
+    require_none(d);
+    if (!spec->node_failures_per_1000_node_days || !spec->repair) {
+      refuse("jobs.reliability", fmt::format("{} does not say all that failures need", *reliability_),
+             {"node_failures_per_1000_node_days and repair are needed."});
+    }
+    const double nodes_of_rate =
+        spec->gpus_per_node ? out.gpus_of_nodes.front() / static_cast<double>(*spec->gpus_per_node) : 1.0;
+    out.failures.node_failures_per_s = spec->node_failures_per_1000_node_days->value * nodes_of_rate / 86.4e6;
+    out.failures.repair = std::llround(spec->repair->value.base() * static_cast<double>(microseconds_per_second));
+    out.failures.seed = seed_.value_or(1);
+    if (save_every_) out.costs.save_interval = std::max<Microseconds>(1, time_of(*save_every_, "--save-every"));
+    const double per_interval = out.failures.node_failures_per_s * static_cast<double>(out.gpus_of_nodes.size()) *
+                                seconds_of(out.costs.save_interval);
+    if (per_interval > 2.0) {
+      refuse("jobs.reliability", "nodes fail so often that large jobs would never end",
+             {fmt::format("{:.3g} of {} nodes fail between two checkpoints; at most 2 may.", per_interval,
+                          out.gpus_of_nodes.size())});
+    }
+  }
+
+  [[nodiscard]] static Microseconds time_of(const std::string& text, const char* flag) {
     Seconds time;
     std::string problem;
-    if (!parse_quantity(*restart_, time, problem) || time < Seconds{} || time.base() > 1e5) {
-      refuse("cli.amount", fmt::format("--restart: \"{}\" is no time from 0 s to 100000 s", *restart_),
+    if (!parse_quantity(text, time, problem) || time < Seconds{} || time.base() > 1e5) {
+      refuse("cli.amount", fmt::format("{}: \"{}\" is no time from 0 s to 100000 s", flag, text),
              {"\"30 s\" and \"2 min\" are right."});
     }
     return std::llround(time.base() * static_cast<double>(microseconds_per_second));
@@ -208,7 +260,7 @@ class JobsVerb final : public Verb {
     if (*workload_ == "philly-like") {
       a.workload = philly_like(count_.value_or(1000), seed_.value_or(1));
     } else {
-      if (count_ || seed_) refuse("cli.flags", "--count and --seed go with philly-like");
+      if (count_ || (seed_ && !reliability_)) refuse("cli.flags", "--count and --seed go with philly-like");
       Diagnostics d;
       std::optional<JobWorkload> read = read_job_workload(*workload_, d);
       require_none(d);
@@ -216,6 +268,12 @@ class JobsVerb final : public Verb {
     }
     measure(a);
     leave_out_large(a);
+    const auto processes = [](const ClusterJob& j) { return j.processes.has_value(); };
+    if (!execute_ && std::any_of(a.workload.jobs.begin(), a.workload.jobs.end(), processes)) {
+      refuse("jobs.execute", "jobs with plans have no times before they run here",
+             {"--execute FOLDER measures and runs them."});
+    }
+    plan(a);
     if (last_end_s(a.workload, a.options.costs) > latest_end_s) {
       refuse("jobs.too-long", "the jobs take too long together",
              {fmt::format("One by one they would take {:.3g} s; at most {:g} s can be played.",
@@ -236,6 +294,23 @@ class JobsVerb final : public Verb {
     add_measured_speeds(a.workload, *tables_, tables_type_.value_or("aws"), static_cast<std::uint32_t>(gpus), d);
     require_none(d);
     if (a.workload.jobs.empty()) refuse("jobs.none", "no job was measured on its GPUs");
+  }
+
+  /// Runs and speeds of jobs that name a model come from the planner.
+  void plan(JobsAnswer& a) const {
+    const auto named = [](const ClusterJob& j) { return j.training.has_value(); };
+    if (std::none_of(a.workload.jobs.begin(), a.workload.jobs.end(), named)) {
+      if (plans_ != "change") refuse("cli.flags", "--plans goes with jobs that name a model");
+      return;
+    }
+    if (!on_) {
+      refuse("jobs.plan", "jobs that name a model need a cluster with devices",
+             {"--on dgx-h100 --gpus 64 in place of --nodes."});
+    }
+    a.plans = plans_ == "change" ? JobPlans::change : JobPlans::keep;
+    const std::vector<std::uint32_t>& nodes = a.options.gpus_of_nodes;
+    a.curves = add_planned_speeds(a.workload, *on_, flags_, nodes.front(),
+                                  static_cast<std::uint32_t>(nodes.size()) * nodes.front(), a.plans);
   }
 
   /// Jobs that can never run are a mistake, or left out where that is wanted.
@@ -264,6 +339,12 @@ class JobsVerb final : public Verb {
     if (jobs.empty()) refuse("jobs.none", "no job fits on the cluster");
   }
 
+  /// Speeds of jobs that run on this machine are measured on it.
+  void measure_here(JobsAnswer& a, std::optional<ExecutedJobs>& executed) const {
+    executed.emplace(a.workload, *workload_, *execute_, flags_);
+    executed->measure();
+  }
+
   void play(JobsAnswer& a, const JobPolicyRow& policy) {
     a.options.progress = [&](std::uint64_t done, std::uint64_t total) {
       if (interrupted()) throw JobsBrokenOff{};
@@ -272,7 +353,7 @@ class JobsVerb final : public Verb {
     JobHistory history = simulate_jobs(a.workload, policy, a.options);
     progress_.clear();
     const JobFigures figures = job_figures(a.workload, history);
-    a.played.push_back({&policy, std::move(history), figures});
+    a.played.push_back({&policy, std::move(history), figures, {}});
   }
 
   void draw(const JobsAnswer& a) const {
@@ -285,9 +366,10 @@ class JobsVerb final : public Verb {
     file.close();
   }
 
-  std::optional<std::string> workload_, on_, svg_, trace_, tables_, tables_type_, restart_, scattered_;
+  std::optional<std::string> workload_, on_, svg_, trace_, tables_, tables_type_, restart_, scattered_, reliability_,
+      save_every_, execute_;
   std::optional<std::uint32_t> nodes_, per_node_, count_, seed_;
-  std::string policy_ = "fifo", places_ = "packed";
+  std::string policy_ = "fifo", places_ = "packed", plans_ = "change";
   bool leave_out_large_ = false, list_ = false, each_ = false;
   CommonFlags flags_;
   Progress progress_;

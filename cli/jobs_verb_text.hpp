@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "cli/planned_jobs.hpp"
 #include "jobs/job_figures.hpp"
 
 namespace orrery {
@@ -14,6 +16,7 @@ struct PlayedPolicy {
   const JobPolicyRow* policy = nullptr;
   JobHistory history;
   JobFigures figures;
+  std::optional<JobHistory> executed;  ///< on this machine, of the same workload
 };
 
 /// What `orrery jobs` answers.
@@ -22,6 +25,8 @@ struct JobsAnswer {
   JobWorkload workload;
   JobSimulation options;
   std::vector<JobNumber> too_large;  ///< left out; numbers of the file's jobs
+  std::vector<PlannedCurve> curves;
+  JobPlans plans = JobPlans::change;
   std::vector<PlayedPolicy> played;
 };
 

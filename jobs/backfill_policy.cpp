@@ -19,6 +19,11 @@ class Backfill final : public JobPolicy {
     order_.insert(j);
   }
 
+  void failed(const ClusterState& state, JobNumber j) override {
+    queue_[state.job(j).gpus].put_back(j, state.longest_hold(j));
+    order_.insert(j);
+  }
+
   void decide(ClusterState& state) override {
     while (!order_.empty() && state.start(*order_.begin())) leave(state, *order_.begin());
     if (!order_.empty()) backfill(state, reserve(state));
@@ -50,6 +55,8 @@ class Backfill final : public JobPolicy {
       out.spare += state.job(j).gpus;
       if (out.pool) out.pool->give_back(state.progress(j).places);
     }
+    // While nodes are down there may be no such time; then nobody delays the first.
+    if (!fits(out, wanted)) return {JobPolicy::never, 0, std::move(out.pool)};
     out.spare -= wanted;
     return out;
   }

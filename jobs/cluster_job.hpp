@@ -40,6 +40,22 @@ struct JobSpeed {
 /// are simulated to their recorded end like all others.
 enum class JobEnd : std::uint8_t { completed, failed, cancelled };
 
+/// What a job trains, from which the planner makes its run and speeds.
+struct JobTraining {
+  std::string model;  ///< as `orrery plan --model` takes it
+  std::uint64_t batch = 0, sequence = 0;
+  std::uint64_t steps = 0;
+  std::string precision = "bf16", optimizer = "adam";
+  friend bool operator==(const JobTraining&, const JobTraining&) = default;
+};
+
+/// A job that `orrery jobs --execute` runs on this machine: plans of one model, one for each number of ranks.
+struct JobProcesses {
+  std::vector<std::string> plans;  ///< as the file names them
+  std::uint64_t steps = 0;
+  friend bool operator==(const JobProcesses&, const JobProcesses&) = default;
+};
+
 /// A job as a workload file gives it.
 struct ClusterJob {
   std::string name;
@@ -49,10 +65,12 @@ struct ClusterJob {
   JobEnd end = JobEnd::completed;
   /// Numbers of GPUs on which it can run, ascending, `gpus` with `full_speed` among them. Empty: it is rigid.
   std::vector<JobSpeed> speeds = {};
-  std::string application = {};              ///< what it trains, where speeds come from tables
-  Microseconds startup = 0;                  ///< for which it holds its GPUs without progress when it first starts
-  std::optional<Microseconds> restart = {};  ///< the same when it goes on after a stop; unset: JobCosts::restart
-  Position at = {};                          ///< its row in the file
+  std::string application = {};                ///< what it trains, where speeds come from tables
+  std::optional<JobTraining> training = {};    ///< the same where they come from the planner; `run` is 0 until then
+  std::optional<JobProcesses> processes = {};  ///< the same where its speeds are measured here
+  Microseconds startup = 0;                    ///< for which it holds its GPUs without progress when it first starts
+  std::optional<Microseconds> restart = {};    ///< the same when it goes on after a stop; unset: JobCosts::restart
+  Position at = {};                            ///< its row in the file
   friend bool operator==(const ClusterJob&, const ClusterJob&) = default;
 };
 

@@ -31,7 +31,7 @@ void ClusterState::advance(Microseconds to) {
   ORRERY_ASSERT(to >= now_, to, now_);
   const GpuMicroseconds span = to - now_;
   crowd_time_ += span * crowd_;
-  busy_ += span * static_cast<GpuMicroseconds>(pool_.gpus() - pool_.free_gpus());
+  busy_ += span * static_cast<GpuMicroseconds>(gpus() - pool_.free_gpus());
   now_ = to;
 }
 
@@ -82,7 +82,7 @@ Microseconds ClusterState::longest_hold(JobNumber j) const {
   const ClusterJob& job = jobs_[j];
   // One GPU cannot be scattered.
   const std::int64_t speed = job.gpus > 1 && rule_ == PlaceRule::packed ? costs_.scattered_speed : full_speed;
-  return job.startup + (job.run * full_speed + speed - 1) / speed;
+  return wait_of(j) + (progress_[j].work_left + speed - 1) / speed;
 }
 
 bool ClusterState::restarting(JobNumber j) const { return progress_[j].since + progress_[j].restart_left > now_; }
@@ -96,16 +96,32 @@ bool ClusterState::start(JobNumber j, const JobSpeed& on) {
   const bool scattered = p.places.size() > pool_.least_nodes(on.gpus);
   p.speed = scattered ? std::max<std::int64_t>(1, on.speed * costs_.scattered_speed / full_speed) : on.speed;
   // A stop in the middle of a restart makes the restart begin again.
-  p.restart_left = p.stops > 0 ? restart_of(j) : jobs_[j].startup;
+  p.restart_left = wait_of(j);
   if (p.first_start < 0) p.first_start = now_;
   enter(j);
   return true;
+}
+
+bool ClusterState::start_apart(JobNumber j, const JobSpeed& on) {
+  if (on.gpus <= pool_.most_free()) return start(j, on);  // one node
+  std::vector<NodeShare> others;
+  for (const JobNumber r : running_) {
+    if (progress_[r].places.size() < 2) continue;
+    for (const NodeShare& share : progress_[r].places) {
+      const NodeShare left{share.node, pool_.free_on(share.node)};
+      if (left.gpus > 0 && pool_.take(std::vector{left})) others.push_back(left);
+    }
+  }
+  const bool started = start(j, on);
+  pool_.give_back(others);
+  return started;
 }
 
 void ClusterState::enter(JobNumber j) {
   JobProgress& p = progress_[j];
   p.phase = JobPhase::running;
   p.since = p.started = now_;
+  p.work_at_start = p.work_left;
   running_at_[j] = static_cast<std::uint32_t>(running_.size());
   running_.push_back(j);
   changes_.push_back(j);
@@ -143,6 +159,42 @@ bool ClusterState::take_back_stop(JobNumber j, std::vector<NodeShare> places) {
   p.places = std::move(places);
   enter(j);
   return true;
+}
+
+std::vector<JobNumber> ClusterState::fail_node(std::uint32_t node) {
+  std::vector<JobNumber> out;
+  for (const JobNumber j : running_) {
+    const std::vector<NodeShare>& places = progress_[j].places;
+    if (std::any_of(places.begin(), places.end(), [node](const NodeShare& s) { return s.node == node; }))
+      out.push_back(j);
+  }
+  std::sort(out.begin(), out.end());
+  for (const JobNumber j : out) {
+    JobProgress& p = progress_[j];
+    const std::uint32_t gpus = p.gpus;
+    leave(j, Event::fail);
+    const std::int64_t done = p.work_at_start - p.work_left;
+    const Microseconds worked = done / p.speed, kept = worked / costs_.save_interval * costs_.save_interval;
+    p.work_left += done - kept * p.speed;
+    p.undone += GpuMicroseconds{worked - kept} * gpus;
+    p.phase = JobPhase::waiting;
+    ++p.failures;
+  }
+  down_nodes_.push_back({node, pool_.free_on(node)});
+  ORRERY_ASSERT(pool_.take({down_nodes_.back()}), node);
+  down_ += down_nodes_.back().gpus;
+  record(Event::node_down, node);
+  return out;
+}
+
+void ClusterState::repair_node(std::uint32_t node) {
+  const auto at =
+      std::find_if(down_nodes_.begin(), down_nodes_.end(), [node](const NodeShare& s) { return s.node == node; });
+  ORRERY_ASSERT(at != down_nodes_.end(), node);
+  pool_.give_back({*at});
+  down_ -= at->gpus;
+  down_nodes_.erase(at);
+  record(Event::node_up, node);
 }
 
 void ClusterState::submit(JobNumber j) {

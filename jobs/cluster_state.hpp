@@ -15,6 +15,9 @@ struct JobCosts {
   Microseconds restart = 0;  ///< GPUs are held without progress so long when a stopped job goes on
   /// Speed of a job on more nodes than it needs, in parts of `full_speed`.
   std::int64_t scattered_speed = full_speed;
+  /// Work between two checkpoints: what a job has done since the last one is gone when a node of it fails. A job that
+  /// the policy stops loses nothing.
+  Microseconds save_interval = 3600 * microseconds_per_second;
   friend bool operator==(const JobCosts&, const JobCosts&) = default;
 };
 
@@ -31,10 +34,13 @@ struct JobProgress {
   Microseconds first_start = -1;  ///< -1: never
   Microseconds started = -1;      ///< of the stretch at hand
   Microseconds end = -1;
-  std::uint32_t stops = 0;    ///< times that the policy took its GPUs
-  GpuMicroseconds used = 0;   ///< GPU time, restarts included
-  GpuMicroseconds lost = 0;   ///< of it in restarts
-  GpuMicroseconds crowd = 0;  ///< jobs that wanted GPUs, summed over its time from submission to end
+  std::int64_t work_at_start = 0;  ///< `work_left` when the stretch at hand began
+  std::uint32_t stops = 0;         ///< times that the policy took its GPUs
+  std::uint32_t failures = 0;      ///< times that a node of it failed
+  GpuMicroseconds used = 0;        ///< GPU time, restarts included
+  GpuMicroseconds lost = 0;        ///< of it in restarts
+  GpuMicroseconds undone = 0;      ///< of it in work that a failure undid
+  GpuMicroseconds crowd = 0;       ///< jobs that wanted GPUs, summed over its time from submission to end
   std::vector<NodeShare> places;
 };
 
@@ -63,7 +69,10 @@ class ClusterState {
   /// The order is not that of starts, but the same input gives the same order.
   [[nodiscard]] const std::vector<JobNumber>& running() const { return running_; }
   [[nodiscard]] std::uint64_t free_gpus() const { return pool_.free_gpus(); }
-  [[nodiscard]] std::uint64_t gpus() const { return pool_.gpus(); }
+  /// GPUs of the nodes that are up.
+  [[nodiscard]] std::uint64_t gpus() const { return pool_.gpus() - down_; }
+  /// GPUs of all nodes.
+  [[nodiscard]] std::uint64_t all_gpus() const { return pool_.gpus(); }
   /// Work left at full speed, in microseconds x full_speed, without restarts.
   [[nodiscard]] std::int64_t work_left(JobNumber) const;
   /// GPU time that a job has had, restarts included.
@@ -74,7 +83,11 @@ class ClusterState {
   /// Whether a running job has not yet come to work since it got its GPUs.
   [[nodiscard]] bool restarting(JobNumber) const;
   [[nodiscard]] Microseconds restart_of(JobNumber j) const { return jobs_[j].restart.value_or(costs_.restart); }
-  /// The time for which a job that has not started holds its GPUs at most: it may be scattered.
+  /// The time for which a waiting job holds its GPUs before it works.
+  [[nodiscard]] Microseconds wait_of(JobNumber j) const {
+    return progress_[j].stops + progress_[j].failures > 0 ? restart_of(j) : jobs_[j].startup;
+  }
+  /// The time for which a waiting job holds its GPUs at most, if nothing stops it: it may be scattered.
   [[nodiscard]] Microseconds longest_hold(JobNumber) const;
   /// The free GPUs of each node now.
   [[nodiscard]] const NodePool& pool() const { return pool_; }
@@ -86,6 +99,8 @@ class ClusterState {
   bool start(JobNumber, const JobSpeed&);
   /// The same for the GPUs that its row names.
   bool start(JobNumber j) { return start(j, {jobs_[j].gpus, full_speed}); }
+  /// The same, but on no node that another job on several nodes has, where it needs several itself.
+  bool start_apart(JobNumber, const JobSpeed&);
   /// Takes the GPUs of a running job, which then waits.
   void stop(JobNumber);
   /// Takes back a stop of this instant: the job goes on where it was, without a restart. False, with nothing done,
@@ -99,6 +114,10 @@ class ClusterState {
   [[nodiscard]] const std::vector<JobProgress>& all() const { return progress_; }
   /// Jobs whose GPUs have changed since take_changes() was called; a job may stand there twice.
   [[nodiscard]] std::vector<JobNumber> take_changes();
+  /// The jobs on a node that is up. Each loses all its GPUs, and waits to go on from its last checkpoint; then the node
+  /// is down.
+  [[nodiscard]] std::vector<JobNumber> fail_node(std::uint32_t node);
+  void repair_node(std::uint32_t node);
   /// Stretches that have ended, where they are kept.
   void keep_stretches(std::vector<JobStretch>* into) { stretches_ = into; }
   [[nodiscard]] std::uint32_t crowd() const { return crowd_; }              ///< jobs that want GPUs now
@@ -107,7 +126,7 @@ class ClusterState {
   [[nodiscard]] std::uint64_t history() const { return history_; }
 
  private:
-  enum class Event : std::uint8_t { submit, start, stop, end };
+  enum class Event : std::uint8_t { submit, start, stop, end, fail, node_down, node_up };
   void count(JobNumber);
   void leave(JobNumber, Event);
   void enter(JobNumber);
@@ -127,6 +146,8 @@ class ClusterState {
   std::uint32_t crowd_ = 0;
   GpuMicroseconds crowd_time_ = 0, busy_ = 0;
   std::uint64_t history_ = 0;
+  std::uint64_t down_ = 0;  ///< GPUs of nodes that are down
+  std::vector<NodeShare> down_nodes_ = {};
 };
 
 }  // namespace orrery

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <deque>
 
 #include "jobs/job_policy.hpp"
@@ -7,7 +8,9 @@ namespace {
 
 class Fifo final : public JobPolicy {
  public:
-  void submitted(const ClusterState&, JobNumber j) override { queue_.push_back(j); }
+  void submitted(const ClusterState&, JobNumber j) override {
+    queue_.insert(std::lower_bound(queue_.begin(), queue_.end(), j), j);  // at the end, unless its node has failed
+  }
   void decide(ClusterState& state) override {
     while (!queue_.empty() && state.start(queue_.front())) queue_.pop_front();
   }

@@ -23,6 +23,12 @@ void FirstShortJob::push(JobNumber j, Microseconds run) {
   set(jobs_.size() - 1, run);
 }
 
+void FirstShortJob::put_back(JobNumber j, Microseconds run) {
+  const auto at = std::lower_bound(jobs_.begin(), jobs_.end(), j);
+  ORRERY_ASSERT(at != jobs_.end() && *at == j, j);
+  set(static_cast<std::size_t>(at - jobs_.begin()), run);
+}
+
 void FirstShortJob::erase(JobNumber j) {
   const auto at = std::lower_bound(jobs_.begin(), jobs_.end(), j);
   ORRERY_ASSERT(at != jobs_.end() && *at == j, j);

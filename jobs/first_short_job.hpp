@@ -15,6 +15,8 @@ class FirstShortJob {
  public:
   /// Adds a job behind the others. Requires a greater number than theirs.
   void push(JobNumber, Microseconds run);
+  /// Puts in a job again that was taken out.
+  void put_back(JobNumber, Microseconds run);
   /// Takes out a job that is there.
   void erase(JobNumber);
   /// The first whose run is at most `limit`.

@@ -21,7 +21,7 @@ JobFigures job_figures(const JobWorkload& workload, const JobHistory& history) {
   JobFigures out;
   if (workload.jobs.empty()) return out;
   std::vector<Microseconds> times;
-  GpuMicroseconds sum = 0, queue = 0, used = 0, lost = 0;
+  GpuMicroseconds sum = 0, queue = 0, used = 0, lost = 0, undone = 0;
   double weighted = 0.0, fairness = 0.0;
   std::size_t unfair = 0;
   for (std::size_t j = 0; j < workload.jobs.size(); ++j) {
@@ -33,6 +33,8 @@ JobFigures job_figures(const JobWorkload& workload, const JobHistory& history) {
     queue += p.first_start - job.submit;
     used += p.used;
     lost += p.lost;
+    undone += p.undone;
+    out.failures += p.failures;
     weighted += seconds_of(time) * seconds_of(p.used);
     out.stops += p.stops;
     const double crowd = time > 0 ? static_cast<double>(p.crowd) / static_cast<double>(time) : 0.0;
@@ -52,6 +54,7 @@ JobFigures job_figures(const JobWorkload& workload, const JobHistory& history) {
   out.makespan = seconds_of(history.end - history.begin);
   out.gpu_time = seconds_of(used);
   out.lost = seconds_of(lost);
+  out.undone = seconds_of(undone);
   const double span = out.makespan * static_cast<double>(history.gpus);
   out.utilization = span > 0.0 ? seconds_of(history.busy) / span : 0.0;
   out.mean_crowd = out.makespan > 0.0 ? seconds_of(history.crowd) / out.makespan : 0.0;

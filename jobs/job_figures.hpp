@@ -13,12 +13,14 @@ struct JobFigures {
   double p99_completion = 0.0;     ///< the least time that at least 99 % of jobs do not exceed
   /// The mean weighted by the GPU time of jobs: the mean over jobs hides what large ones wait.
   double weighted_completion = 0.0;
-  double mean_queue = 0.0;   ///< from submission to the first start
-  double makespan = 0.0;     ///< from the first submission to the last end
-  double gpu_time = 0.0;     ///< GPU-seconds that jobs held, restarts included
-  double lost = 0.0;         ///< GPU-seconds in restarts
-  double utilization = 0.0;  ///< GPU time over that of all GPUs between the first submission and the last end
-  double mean_crowd = 0.0;   ///< jobs that want GPUs at a time (contention), mean over the makespan
+  double mean_queue = 0.0;     ///< from submission to the first start
+  double makespan = 0.0;       ///< from the first submission to the last end
+  double gpu_time = 0.0;       ///< GPU-seconds that jobs held, restarts included
+  double lost = 0.0;           ///< GPU-seconds in restarts
+  double undone = 0.0;         ///< GPU-seconds of work that failures of nodes undid
+  std::uint64_t failures = 0;  ///< times that a job lost its GPUs since a node failed
+  double utilization = 0.0;    ///< GPU time over that of all GPUs between the first submission and the last end
+  double mean_crowd = 0.0;     ///< jobs that want GPUs at a time (contention), mean over the makespan
   std::uint32_t most_crowd = 0;
   std::uint64_t stops = 0;     ///< times that a policy took a job's GPUs
   double mean_fairness = 0.0;  ///< of finish_time_fairness()

@@ -19,6 +19,8 @@ class JobPolicy {
   virtual ~JobPolicy() = default;
   virtual void submitted(const ClusterState&, JobNumber) = 0;
   virtual void ended(const ClusterState&, JobNumber) {}
+  /// A node of a running job has failed, so that the job waits again.
+  virtual void failed(const ClusterState& state, JobNumber j) { submitted(state, j); }
   virtual void decide(ClusterState&) = 0;
   /// When it wants to be asked again, if nothing happens before.
   [[nodiscard]] virtual Microseconds next_look(const ClusterState&) const { return never; }
@@ -42,6 +44,9 @@ struct JobPolicyRow {
 [[nodiscard]] std::unique_ptr<JobPolicy> fit_first_policy();
 [[nodiscard]] std::unique_ptr<JobPolicy> longest_pending_policy();
 [[nodiscard]] std::unique_ptr<JobPolicy> backfill_policy();
+[[nodiscard]] std::unique_ptr<JobPolicy> gavel_policy();
+[[nodiscard]] std::unique_ptr<JobPolicy> marginal_policy();
+[[nodiscard]] std::unique_ptr<JobPolicy> pollux_policy();
 [[nodiscard]] std::unique_ptr<JobPolicy> sia_policy();
 [[nodiscard]] std::unique_ptr<JobPolicy> smallest_first_policy();
 [[nodiscard]] std::unique_ptr<JobPolicy> shortest_time_policy();

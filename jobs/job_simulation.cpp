@@ -1,7 +1,10 @@
 #include "jobs/job_simulation.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <queue>
+
+#include "core/base/random.hpp"
 
 namespace orrery {
 namespace {
@@ -13,6 +16,17 @@ struct ExpectedEnd {
   std::uint32_t number = 0;
   friend bool operator>(const ExpectedEnd& a, const ExpectedEnd& b) {
     return a.at != b.at ? a.at > b.at : a.job > b.job;
+  }
+};
+
+/// When a node fails, or comes back.
+struct NodeChange {
+  Microseconds at = 0;
+  std::uint32_t node = 0;
+  std::uint32_t failures = 0;  ///< of the node before
+  bool repaired = false;
+  friend bool operator>(const NodeChange& a, const NodeChange& b) {
+    return a.at != b.at ? a.at > b.at : a.node > b.node;
   }
 };
 
@@ -29,8 +43,9 @@ class Simulation {
 
   JobHistory run() {
     out_.begin = jobs_.empty() ? 0 : jobs_.front().submit;
-    out_.gpus = state_.gpus();
+    out_.gpus = state_.all_gpus();
     state_.advance(out_.begin);
+    for (std::uint32_t n = 0; n < options_.gpus_of_nodes.size(); ++n) expect_failure(n, 0);
     while (done_ < jobs_.size()) step();
     out_.end = state_.now();
     out_.jobs = state_.all();
@@ -46,11 +61,37 @@ class Simulation {
     while (!ends_.empty() && ends_.top().number != latest_[ends_.top().job]) ends_.pop();
   }
 
+  void expect_failure(std::uint32_t node, std::uint32_t before) {
+    const NodeFailures& f = options_.failures;
+    if (f.node_failures_per_s <= 0.0) return;
+    const double wait_s = -std::log1p(-random_uniform(f.seed, node, before)) / f.node_failures_per_s;
+    // What lies beyond all jobs is no matter.
+    if (wait_s > latest_end_s) return;
+    const auto wait = static_cast<Microseconds>(wait_s * static_cast<double>(microseconds_per_second));
+    node_changes_.push({state_.now() + wait, node, before, false});
+  }
+
+  void change_node(const NodeChange& change) {
+    if (change.repaired) {
+      state_.repair_node(change.node);
+      expect_failure(change.node, change.failures);
+      return;
+    }
+    ++out_.node_failures;
+    for (const JobNumber j : state_.fail_node(change.node)) {
+      ++latest_[j];
+      policy_->failed(state_, j);
+    }
+    node_changes_.push(
+        {state_.now() + std::max<Microseconds>(1, options_.failures.repair), change.node, change.failures + 1, true});
+  }
+
   void step() {
     drop_outdated();
     Microseconds next = policy_->next_look(state_);
     if (arrived_ < jobs_.size()) next = std::min(next, jobs_[arrived_].submit);
     if (!ends_.empty()) next = std::min(next, ends_.top().at);
+    if (!node_changes_.empty()) next = std::min(next, node_changes_.top().at);
     ORRERY_ASSERT(next != JobPolicy::never, "jobs wait and nothing will happen", done_);
     state_.advance(next);
     for (; !ends_.empty() && ends_.top().at == next; drop_outdated()) {
@@ -60,6 +101,12 @@ class Simulation {
       policy_->ended(state_, j);
       ++out_.events;
       if (++done_ % 1024 == 0 && options_.progress) options_.progress(done_, jobs_.size());
+    }
+    while (!node_changes_.empty() && node_changes_.top().at == next) {
+      const NodeChange change = node_changes_.top();
+      node_changes_.pop();
+      change_node(change);
+      ++out_.events;
     }
     for (; arrived_ < jobs_.size() && jobs_[arrived_].submit == next; ++arrived_) {
       state_.submit(static_cast<JobNumber>(arrived_));
@@ -82,6 +129,7 @@ class Simulation {
   std::unique_ptr<JobPolicy> policy_;
   std::vector<std::uint32_t> latest_;
   std::priority_queue<ExpectedEnd, std::vector<ExpectedEnd>, std::greater<>> ends_;
+  std::priority_queue<NodeChange, std::vector<NodeChange>, std::greater<>> node_changes_;
   JobHistory out_;
   std::size_t arrived_ = 0, done_ = 0;
 };

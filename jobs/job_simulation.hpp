@@ -8,10 +8,22 @@
 
 namespace orrery {
 
+/// Nodes that fail one by one, with exponential times between failures of a node, and come back repaired.
+///
+/// Leaves out: failures that nodes do not cause, groups of nodes that fail together, nodes that turn slow, and the time
+/// until a failure is noticed.
+struct NodeFailures {
+  double node_failures_per_s = 0.0;  ///< of one node while it is up; 0: none
+  Microseconds repair = 0;           ///< from the failure until the node may be used again
+  std::uint64_t seed = 1;
+  friend bool operator==(const NodeFailures&, const NodeFailures&) = default;
+};
+
 struct JobSimulation {
   std::vector<std::uint32_t> gpus_of_nodes;  ///< at least one node, each with at least one GPU
   PlaceRule places = PlaceRule::packed;
   JobCosts costs = {};
+  NodeFailures failures = {};
   bool keep_stretches = false;  ///< for drawings
   WorkProgress progress = {};   ///< jobs ended, of all; it may throw
 };
@@ -24,6 +36,7 @@ struct JobHistory {
   GpuMicroseconds busy = 0;         ///< GPU time that nodes gave; equals the sum of what jobs used
   GpuMicroseconds crowd = 0;        ///< jobs that want GPUs, summed over time
   std::uint32_t most_crowd = 0;
+  std::uint64_t node_failures = 0;
   std::uint64_t gpus = 0;
   std::uint64_t events = 0;  ///< submissions, starts, stops and ends
   /// A number for all that happened: time, kind, job and places of every event, in order. Histories that differ
@@ -38,7 +51,8 @@ inline constexpr double latest_end_s = 1e12;
 
 /// Plays a workload event by event. Speeds change only at events, so there is no time step, and all times are exact to
 /// the microsecond; a job that runs scattered ends at the first whole microsecond at which its work is done. At one
-/// instant jobs end, then jobs are submitted, both by their numbers, and then the policy decides once.
+/// instant jobs end, then nodes fail and are repaired, then jobs are submitted, each by their numbers, and then the
+/// policy decides once.
 ///
 /// Requires that every job fits on the empty cluster, times within `longest_time`, and a last_end_s() of at most
 /// `latest_end_s`.

@@ -49,6 +49,29 @@ std::vector<JobSpeed> read_speeds(TomlTable& table, std::uint32_t gpus) {
   return out;
 }
 
+/// What a job trains, where it says that and not how long it runs.
+std::optional<JobTraining> read_training(TomlTable& table) {
+  if (!table.has("model")) return std::nullopt;
+  JobTraining out;
+  table.read("model", out.model);
+  table.read("batch", out.batch, {1, 1'000'000'000});
+  table.read("sequence", out.sequence, {1, 1'000'000'000});
+  table.read("steps", out.steps, {1, 1'000'000'000});
+  table.read("precision", out.precision, Need::optional);
+  table.read("optimizer", out.optimizer, Need::optional);
+  return out;
+}
+
+/// The plans of a job that is run on this machine.
+std::optional<JobProcesses> read_processes(TomlTable& table) {
+  if (!table.has("plans")) return std::nullopt;
+  JobProcesses out;
+  table.read("plans", out.plans, 100);
+  table.read("steps", out.steps, {1, 1'000'000'000});
+  if (out.plans.empty()) table.error("plans", "jobs.plan", "a job needs at least one plan", {});
+  return out;
+}
+
 Microseconds whole(Seconds t) { return std::llround(t.base() * static_cast<double>(microseconds_per_second)); }
 
 }  // namespace
@@ -65,10 +88,13 @@ std::optional<JobWorkload> parse_job_workload_toml(std::string text, const std::
     Seconds submit, run;
     table.read("name", job.name);
     table.read("submit", submit, {Seconds{}, longest});
-    table.read("run", run, {Seconds{}, longest});
+    job.training = read_training(table);
+    job.processes = job.training ? std::nullopt : read_processes(table);
+    const bool runs = !job.training && !job.processes;
+    if (runs) table.read("run", run, {Seconds{}, longest});
     table.read("gpus", job.gpus, {1, 1'000'000});
     table.read_enum("end", ends, job.end, Need::optional);
-    job.speeds = read_speeds(table, job.gpus);
+    if (runs) job.speeds = read_speeds(table, job.gpus);
     table.finish();
     job.submit = whole(submit);
     job.run = whole(run);

@@ -17,6 +17,7 @@ class LeastAttained final : public PriorityPolicy {
     levels_[j] = {0, entries_++};
     PriorityPolicy::submitted(state, j);
   }
+  void failed(const ClusterState& state, JobNumber j) override { PriorityPolicy::submitted(state, j); }
   void ended(const ClusterState&, JobNumber j) override { levels_.erase(j); }
   Microseconds next_look(const ClusterState& state) const override {
     Microseconds next = never;

@@ -11,7 +11,9 @@ namespace {
 /// it takes a job that starts out of the list that it walks, and so passes over the one behind it until the next event.
 class LongestPending final : public JobPolicy {
  public:
-  void submitted(const ClusterState&, JobNumber j) override { queue_.push_back(j); }
+  void submitted(const ClusterState&, JobNumber j) override {
+    queue_.insert(std::lower_bound(queue_.begin(), queue_.end(), j), j);  // at the end, unless its node has failed
+  }
   void decide(ClusterState& state) override {
     std::vector<JobNumber> passed;
     std::size_t at = 0;

@@ -32,6 +32,8 @@ class NodePool {
   [[nodiscard]] std::uint32_t nodes() const { return static_cast<std::uint32_t>(free_.size()); }
   [[nodiscard]] std::uint64_t gpus() const { return gpus_; }
   [[nodiscard]] std::uint64_t free_gpus() const { return free_gpus_; }
+  [[nodiscard]] std::uint32_t free_on(std::uint32_t node) const { return free_[node]; }
+  [[nodiscard]] std::uint32_t most_free() const { return most_free_; }  ///< on one node
   /// Nodes that this many GPUs take on an empty cluster. Requires `gpus` <= gpus().
   [[nodiscard]] std::uint32_t least_nodes(std::uint32_t gpus) const;
   /// Takes GPUs, and returns where; empty where the rule finds no place. Nothing is taken then.

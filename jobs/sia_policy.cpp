@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <map>
 
+#include "jobs/change_gpus.hpp"
 #include "jobs/job_policy.hpp"
 #include "jobs/least_cost_choice.hpp"
 
@@ -25,10 +26,10 @@ namespace {
 /// nodes. A job that restarts keeps its GPUs.
 class Sia final : public JobPolicy {
  public:
-  void submitted(const ClusterState&, JobNumber j) override { there_.insert(j); }
-  void ended(const ClusterState&, JobNumber j) override { there_.erase(j); }
+  void submitted(const ClusterState&, JobNumber j) override { most_held_.emplace(j, 0U); }
+  void ended(const ClusterState&, JobNumber j) override { most_held_.erase(j); }
   Microseconds next_look(const ClusterState& state) const override {
-    return there_.empty() ? never : (state.now() / round + 1) * round;
+    return most_held_.empty() ? never : (state.now() / round + 1) * round;
   }
 
   void decide(ClusterState& state) override {
@@ -37,57 +38,40 @@ class Sia final : public JobPolicy {
     std::vector<std::vector<JobSpeed>> speeds;  // of each list of choices, which begins with none
     std::vector<std::vector<CostedChoice>> choices;
     std::uint64_t room = state.gpus();
-    for (const JobNumber j : there_) {
+    for (auto& [j, most] : most_held_) {
+      most = std::max(most, state.progress(j).gpus);
       if (state.progress(j).phase == JobPhase::running && state.restarting(j)) {
         room -= state.progress(j).gpus;
         continue;
       }
       jobs.push_back(j);
-      speeds.push_back(speeds_here(state, j));
+      speeds.push_back(speeds_here(state, j, most));
       choices.push_back(choices_of(state, j, speeds.back()));
     }
     const std::vector<std::uint32_t> chosen = least_cost_choice(choices, static_cast<std::uint32_t>(room));
-    struct Start {
-      JobNumber job;
-      JobSpeed on;
-    };
-    std::vector<Start> starts;
-    std::vector<StoppedJob> stops;
+    std::vector<ChangedGpus> changes;
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       const JobSpeed on = speeds[i][chosen[i]];
-      if (on.gpus == state.progress(jobs[i]).gpus) continue;
-      if (state.progress(jobs[i]).phase == JobPhase::running) {
-        stops.push_back({jobs[i], state.progress(jobs[i]).places});
-        state.stop(jobs[i]);
-      }
-      if (on.gpus > 0) starts.push_back({jobs[i], on});
+      if (on.gpus != state.progress(jobs[i]).gpus) changes.push_back({jobs[i], on});
     }
-    // The largest first, so that they get whole nodes.
-    std::stable_sort(starts.begin(), starts.end(),
-                     [](const Start& a, const Start& b) { return a.on.gpus > b.on.gpus; });
-    bool all_started = true;
-    for (const Start& s : starts) all_started = state.start(s.job, s.on) && all_started;
-    if (all_started) return;
-    // Where a job has found no place, those that were stopped go on where they were, if they can.
-    for (StoppedJob& s : stops) {
-      if (state.progress(s.job).phase == JobPhase::waiting) state.take_back_stop(s.job, std::move(s.places));
-    }
+    change_gpus(state, std::move(changes));
   }
 
  private:
   static constexpr Microseconds round = 60 * microseconds_per_second;
 
   /// What the job holds now comes first, since the first of equal choices is taken; 0 GPUs is none.
-  static std::vector<JobSpeed> speeds_here(const ClusterState& state, JobNumber j) {
+  static std::vector<JobSpeed> speeds_here(const ClusterState& state, JobNumber j, std::uint32_t most) {
     std::vector<JobSpeed> out = speeds_of(state.job(j));
     if (!state.job(j).speeds.empty()) {
       const std::uint32_t node = state.node_gpus();
       const auto odd = [&](const JobSpeed& s) {
         const bool power = s.gpus < node && (s.gpus & (s.gpus - 1)) == 0;
-        return s.gpus > state.gpus() || (!power && s.gpus % node != 0);
+        return s.gpus > state.all_gpus() || (!power && s.gpus % node != 0);
       };
       if (!std::all_of(out.begin(), out.end(), odd)) out.erase(std::remove_if(out.begin(), out.end(), odd), out.end());
     }
+    limit_growth(out, most);
     out.insert(out.begin(), JobSpeed{0, 0});
     const std::uint32_t held = state.progress(j).gpus;
     std::stable_partition(out.begin(), out.end(), [held](const JobSpeed& s) { return s.gpus == held; });
@@ -110,7 +94,7 @@ class Sia final : public JobPolicy {
     return out;
   }
 
-  std::set<JobNumber> there_;
+  std::map<JobNumber, std::uint32_t> most_held_;
 };
 
 }  // namespace

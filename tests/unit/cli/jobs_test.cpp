@@ -31,7 +31,7 @@ TEST_CASE("policies stand side by side, in lines that fit the screen", "[unit][c
   CHECK(ran.out.find("1 failed and 1 were cancelled; they run to their recorded ends") != std::string::npos);
   std::istringstream lines(ran.out);
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
-  for (const char* policy : {"fifo", "fjf", "sjf", "lpjf", "srtf", "srsf", "easy", "las", "2d-las"}) {
+  for (const char* policy : {"fifo", "fjf", "sjf", "lpjf", "srtf", "srsf", "easy", "gavel", "las", "2d-las"}) {
     CHECK(ran.out.find("\n  " + std::string(policy) + " ") != std::string::npos);
   }
 }
@@ -83,7 +83,8 @@ TEST_CASE("rows that cannot be used are listed with their lines", "[unit][cli]")
 TEST_CASE("jobs.policy, jobs.cluster, jobs.workload, jobs.too-large: what cannot be played", "[error]") {
   CHECK(refused(example + "--policy fofo") ==
         "error: --policy: \"fofo\" is no policy [jobs.policy]\n"
-        "  Near: fifo. Known: fifo, fjf, sjf, lpjf, srtf, srsf, easy, sia, las, 2d-las, and all.\n");
+        "  Near: fifo. Known: fifo, fjf, sjf, lpjf, srtf, srsf, easy, gavel, pollux, marginal, sia, las, 2d-las, and "
+        "all.\n");
   CHECK(refused(example + "--policy fifo,fifo") == "error: --policy names fifo twice [jobs.policy]\n");
   CHECK(refused("jobs x.csv") ==
         "error: a cluster is needed, by --on or by --nodes [jobs.cluster]\n"

@@ -184,11 +184,13 @@ TEST_CASE("histories of a small workload are those that were recorded", "[golden
     std::uint64_t packed, consolidated;
   };
   const std::vector<Recorded> recorded = {
-      {"fifo", 0x7ac0f5b3bccc4e53, 0xf2b7f6a39adc370b}, {"fjf", 0xf838bc457574a68f, 0x19dbcdd87812c559},
-      {"sjf", 0x1e3d66bd0f52943f, 0xccd314752d0c8ca5},  {"lpjf", 0xb0924a8ce24e7319, 0xe9b04cb51184b469},
-      {"srtf", 0x97051da9a013884c, 0x2b467cada293a9f2}, {"srsf", 0x407bdb2a23ca2cf8, 0xd91ff0dd6d36b459},
-      {"easy", 0xbdb2447d111094e7, 0x876154d529351555}, {"sia", 0x48240c04527c14d8, 0x632ad8204b6abdb4},
-      {"las", 0xf838bc457574a68f, 0xc4316d47d43f41cd},  {"2d-las", 0xf838bc457574a68f, 0xc4316d47d43f41cd}};
+      {"fifo", 0x7ac0f5b3bccc4e53, 0xf2b7f6a39adc370b},   {"fjf", 0xf838bc457574a68f, 0x19dbcdd87812c559},
+      {"sjf", 0x1e3d66bd0f52943f, 0xccd314752d0c8ca5},    {"lpjf", 0xb0924a8ce24e7319, 0xe9b04cb51184b469},
+      {"srtf", 0x97051da9a013884c, 0x2b467cada293a9f2},   {"srsf", 0x407bdb2a23ca2cf8, 0xd91ff0dd6d36b459},
+      {"easy", 0xbdb2447d111094e7, 0x876154d529351555},   {"gavel", 0xd1602e5f6de9c222, 0xb102e09a4a0c49a2},
+      {"pollux", 0xcef6f1823851bd87, 0xdb47e67579cecb26}, {"marginal", 0x95fd48777d464fce, 0x8d57525b456245dd},
+      {"sia", 0x48240c04527c14d8, 0x632ad8204b6abdb4},    {"las", 0xf838bc457574a68f, 0xc4316d47d43f41cd},
+      {"2d-las", 0xf838bc457574a68f, 0xc4316d47d43f41cd}};
   REQUIRE(recorded.size() == job_policies().size());
   JobCosts costs;
   costs.restart = 1'500'001;

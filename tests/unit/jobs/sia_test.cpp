@@ -58,57 +58,15 @@ TEST_CASE("costs and restart factors of Sia", "[unit][jobs]") {
   CHECK(sia_restart_factor(90, 4, 30) == 0.0);
 }
 
-TEST_CASE("sia shrinks a job for another, and lets it grow again", "[unit][jobs]") {
-  // 4 GPUs; speeds 1, 1.8, 3 on 1, 2, 4. a has 4 GPUs x 2 minutes of work and starts at once on 4.
-  // b comes at 30 s with 120 s of work on 2, and is looked at at 60 s. Costs: (4, none) 58 + 110 = 168, (2, 2) 75 + 75.
-  // a has done 60 of its 120 s; on 2 GPUs it works at 1.8 / 3, b at its full speed until 180 s. By then a has done
-  // 60 + 72 > 120: it ends at 60 + 60 x 3 / 1.8 = 160. At 180 b ends.
-  JobWorkload w = workload_of({{0, 120, 4}, {30, 120, 2}});
+TEST_CASE("sia lets a job grow from minute to minute, shrinks it for others, and lets it grow again", "[unit][jobs]") {
+  // 4 GPUs; speeds of a 1, 1.8, 3 on 1, 2, 4, and 240 s of work on 4. It has one GPU for a minute and two for the next,
+  // which do 20 and 36 s of the work, then four. b, c and d come at 130 s with a minute each on one GPU. At 180 s the
+  // costs are 58 + 3 x 110 = 388 if a keeps four, 75 + 2 x 100 + 110 = 385 if it has two, 100 + 3 x 100 = 400 if one.
+  // At 240 s b and c are done: 58 + 110 beats 75 + 100, so a has all again until it ends, and d waits for the minute.
+  JobWorkload w = workload_of({{0, 240, 4}, {130, 60, 1}, {130, 60, 1}, {130, 60, 1}});
   w.jobs[0].speeds = {{1, 3333}, {2, 6000}, {4, 10000}};
-  w.jobs[1].speeds = {{1, 5556}, {2, 10000}, {4, 16667}};
   const JobHistory h = played(w, "sia", {4});
-  CHECK(seconds_of(h.jobs[0].end) == Approx(160.0).epsilon(1e-9));
-  CHECK(seconds_of(h.jobs[1].end) == Approx(180.0).epsilon(1e-9));
-  CHECK(h.jobs[0].stops == 1);
-  // 4 GPUs for a minute, then 2 for each.
-  CHECK(seconds_of(h.busy) == Approx(240.0 + 200.0 + 240.0).epsilon(1e-9));
-}
-
-TEST_CASE("GPU time is conserved when jobs grow and shrink, and no work is lost", "[property][jobs]") {
-  JobCosts costs;
-  costs.restart = 20 * microseconds_per_second;
-  for (std::uint64_t seed = 0; seed < 10; ++seed) {
-    JobWorkload w = random_workload(seed, 40);
-    for (ClusterJob& job : w.jobs) {
-      job.run *= 20;
-      // Amdahl with a tenth that does not scale, so that every number of GPUs is worth less than its share.
-      for (const std::uint32_t gpus : {1U, 2U, 4U, 8U}) {
-        const auto amdahl = [](double g) { return 1.0 / (0.1 + 0.9 / g); };
-        if (gpus == 4 && job.gpus != 4) continue;
-        job.speeds.push_back({gpus, std::llround(1e4 * amdahl(gpus) / amdahl(job.gpus))});
-      }
-      if (job.gpus != 1 && job.gpus != 2 && job.gpus != 4 && job.gpus != 8) job.speeds.clear();
-    }
-    const JobHistory h = played(w, "sia", {8, 4}, PlaceRule::packed, costs);
-    GpuMicroseconds used = 0, stretches = 0;
-    for (const JobProgress& p : h.jobs) {
-      REQUIRE(p.phase == JobPhase::ended);
-      REQUIRE(p.work_left == 0);
-      used += p.used;
-    }
-    std::vector<GpuMicroseconds> work(w.jobs.size());
-    for (const JobStretch& s : h.stretches) {
-      std::uint32_t gpus = 0;
-      for (const NodeShare& share : s.places) gpus += share.gpus;
-      stretches += GpuMicroseconds{s.end - s.begin} * gpus;
-      for (const JobSpeed& speed : speeds_of(w.jobs[s.job])) {
-        if (speed.gpus == gpus) work[s.job] += GpuMicroseconds{s.end - s.begin} * speed.speed;
-      }
-    }
-    CHECK(used == h.busy);
-    CHECK(stretches == h.busy);
-    // Stretches without restarts would do at least the job's work.
-    for (std::size_t j = 0; j < w.jobs.size(); ++j) CHECK(work[j] >= GpuMicroseconds{w.jobs[j].run} * full_speed);
-    CHECK(h.hash == played(w, "sia", {8, 4}, PlaceRule::packed, costs).hash);
-  }
+  CHECK(ends_of(h) == std::vector<double>{328.002, 240, 240, 420});
+  CHECK(h.jobs[0].stops == 4);
+  CHECK(seconds_of(h.busy) == Approx(60 + 120 + 240 + 240 + 352.008 + 60).epsilon(1e-9));
 }
