@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "core/base/nearest.hpp"
@@ -97,6 +98,7 @@ bool put_words(PlannedRun& run, std::string_view text, Diagnostics& diagnostics)
   if (mesh_named) {
     for (const MeshAxis& axis : from.plan.mesh.axes) set_size(run.plan.mesh, axis.axis, 1);
   }
+  std::map<std::string_view, const Word*> said;  // by the dimension's key
   for (const Word& word : words) {
     bool known = false, good = false;
     std::string why, kept;
@@ -106,8 +108,17 @@ bool put_words(PlannedRun& run, std::string_view text, Diagnostics& diagnostics)
       why.clear();
       const std::optional<std::uint64_t> value = value_of(d, word.value, why);
       good = value && put(run, d, *value, why);
-      if (good) break;
-      if (kept.empty()) kept = why;
+      if (!good) {
+        if (kept.empty()) kept = why;
+        continue;
+      }
+      const auto [other, first] = said.emplace(d.key, &word);
+      if (!first) {
+        diagnostics.error("plan.words", fmt::format("{} is given twice", d.word()),
+                          {fmt::format("{}={} and {}={}: leave one out.", other->second->key, other->second->value,
+                                       word.key, word.value)});
+      }
+      break;
     }
     if (!known) {
       refuse_key(word.key, diagnostics);

@@ -65,7 +65,8 @@ const LaunchValue* LaunchReading::value(std::string_view key) const {
 const LaunchValue* LaunchReading::known(std::string_view key) {
   const LaunchValue* v = value(key);
   if (v == nullptr || v->unknown.empty()) return v;
-  const std::string open = v->unknown.substr(0, 60);
+  const bool argument = v->unknown.find_first_not_of("0123456789") == std::string::npos;  // of a script or a function
+  const std::string open = (argument ? "$" : "") + v->unknown.substr(0, 60);
   error(key, fmt::format("{} depends on {}, which the file does not say", key, open),
         {is_dotted_name(v->unknown) ? fmt::format("Give it: --set {}=VALUE.", v->unknown)
                                     : std::string("Write its value into the file in its place.")});

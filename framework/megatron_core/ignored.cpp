@@ -38,13 +38,22 @@ void ignore_megatron_flags(MegatronFlags& f) {
                     "--sft-*",
                     "--enable-msc",
                     "--disable-msc",
+                    "--mmap-warmup",
+                    "--renormalize-blend-weights",
+                    "--s3-cache-path",
+                    "--finetune-hf-dataset",
+                    "--finetune-data-split",
+                    "--finetune-data-files",
+                    "--classes-fraction",
+                    "--data-per-class-fraction",
+                    "--iter-per-epoch",
                     "--decoder-seq-length"},
                    "it is about the data");
-  f.without_effect(
-      {"--tokenizer-*", "--vocab-file", "--merge-file", "--vocab-extra-ids", "--special-tokens", "--tiktoken-*",
-       "--trust-remote-code", "--null-tokenizer-*", "--chat-template", "--metadata-path", "--use-gigatoken",
-       "--no-tokenizer-*", "--disable-tokenizer-*", "--no-pad-vocab-size", "--disable-pad-vocab-size"},
-      "it is about the tokenizer");
+  f.without_effect({"--tokenizer-*", "--vocab-file", "--merge-file", "--vocab-extra-ids", "--special-tokens",
+                    "--tiktoken-*", "--trust-remote-code", "--null-tokenizer-*", "--chat-template", "--metadata-path",
+                    "--use-gigatoken", "--no-tokenizer-*", "--disable-tokenizer-*", "--legacy-tokenizer",
+                    "--pad-vocab-size", "--no-pad-vocab-size", "--disable-pad-vocab-size"},
+                   "it is about the tokenizer");
   f.without_effect({"--save",
                     "--save-*",
                     "--load",
@@ -58,6 +67,8 @@ void ignore_megatron_flags(MegatronFlags& f) {
                     "--disable-ckpt-*",
                     "--use-checkpoint-*",
                     "--use-mp-args-from-checkpoint-args",
+                    "--use-tokenizer-model-from-checkpoint-args",
+                    "--strict-fsdp-dtensor-load",
                     "--no-use-tokenizer-model-from-checkpoint-args",
                     "--disable-use-tokenizer-model-from-checkpoint-args",
                     "--auto-detect-ckpt-format",
@@ -168,6 +179,10 @@ void ignore_megatron_flags(MegatronFlags& f) {
                     "--disable-decoupled-weight-decay",
                     "--no-store-param-remainders",
                     "--disable-store-param-remainders",
+                    "--no-query-key-layer-scaling",
+                    "--wd-incr-steps",
+                    "--wsd-decay-steps",
+                    "--head-lr-mult",
                     "--calculate-per-token-loss"},
                    "it changes values alone");
   f.without_effect({"--moe-router-load-balancing-type", "--moe-router-bias-update-rate", "--moe-router-dtype",
@@ -258,6 +273,9 @@ void ignore_megatron_flags(MegatronFlags& f) {
                     "--fp32-residual-connection",
                     "--no-clone-scatter-*",
                     "--disable-clone-scatter-*",
+                    "--use-legacy-models",
+                    "--clone-scatter-output-in-embedding",
+                    "--keep-fp8-transpose-cache-when-using-custom-fsdp",
                     "--mlp-chunks-for-*"},
                    "kernels are priced as the chosen software has them");
   f.without_effect(
@@ -307,6 +325,14 @@ void ignore_megatron_flags(MegatronFlags& f) {
                     "--no-manual-gc*",
                     "--disable-manual-gc*",
                     "--torch-fsdp2-*",
+                    "--align-grad-reduce",
+                    "--no-delay-grad-reduce",
+                    "--delay-grad-reduce",
+                    "--delay-param-gather",
+                    "--no-contiguous-buffers-in-local-ddp",
+                    "--no-scatter-gather-tensors-in-pipeline",
+                    "--no-async-tensor-model-parallel-allreduce",
+                    "--gtp-*",
                     "--max-seqlen-per-dp-cp-rank"},
                    "plans do not say it: communication that the program hides is in its software's costs");
   f.without_effect({"--inference-*",
@@ -319,6 +345,25 @@ void ignore_megatron_flags(MegatronFlags& f) {
                     "--flash-decode",
                     "--use-flashinfer-*",
                     "--return-log-probs",
+                    "--nccl-all-reduce-for-prefill",
+                    "--decode-only-cuda-graphs",
+                    "--disable-chunked-prefill",
+                    "--num-speculative-tokens",
+                    "--refit-method",
+                    "--use-same-sampling-seed-across-dp-ranks",
+                    "--output-bert-embeddings",
+                    "--biencoder-*",
+                    "--titles-data-path",
+                    "--evidence-data-path",
+                    "--block-data-path",
+                    "--embedding-path",
+                    "--indexer-*",
+                    "--query-in-block-prob",
+                    "--use-one-sent-docs",
+                    "--swin-*",
+                    "--logits-save-*",
+                    "--logits-load-*",
+                    "--qad-*",
                     "--enable-chunked-prefill",
                     "--use-legacy-static-engine",
                     "--top_*",
@@ -338,6 +383,12 @@ void ignore_megatron_flags(MegatronFlags& f) {
                     "--retriever-*",
                     "--dino-*"},
                    "it is for other runs");
+  // The flags that ask for such layers are mistakes of their own (kinds.cpp).
+  f.without_effect(
+      {"--mamba-*", "--disable-mamba-*", "--use-mamba-*", "--hybrid-mlp-ratio", "--linear-conv-*", "--linear-key-*",
+       "--linear-value-*", "--linear-num-*", "--dsa-*", "--gdp-*", "--mhc-*", "--retro-*", "--mtp-hybrid-*",
+       "--mrope-section", "--encoder-tensor-model-parallel-size", "--encoder-pipeline-model-parallel-size"},
+      "the model has no such layers");
 }
 
 }  // namespace orrery

@@ -45,7 +45,15 @@ constexpr std::array foreign{
     Foreign{"--yaml-cfg", "the flags stand in another file, which is not read"},
     Foreign{"--max-tokens-to-oom", "the run answers prompts and trains nothing"},
     Foreign{"--num-tokens-to-generate", "the run answers prompts and trains nothing"},
-    Foreign{"--skip-train", "the run trains nothing"}};
+    Foreign{"--skip-train", "the run trains nothing"},
+    Foreign{"--teacher-model-config", "distillation from a teacher model is not in plans yet"},
+    Foreign{"--decoder-num-layers", "models with an encoder and a decoder are not in plans yet"},
+    Foreign{"--pipeline-model-parallel-split-rank", "models with an encoder and a decoder are not in plans yet"},
+    // Megatron-LM itself stops at these.
+    Foreign{"--batch-size", "the flag has been --micro-batch-size since 2021"},
+    Foreign{"--warmup", "the flag has been --lr-warmup-fraction since 2021"},
+    Foreign{"--model-parallel-size", "the flag has been --tensor-model-parallel-size since 2021"},
+    Foreign{"--checkpoint-activations", "the flag has been --recompute-activations since 2022"}};
 
 }  // namespace
 
@@ -55,6 +63,11 @@ bool refuse_foreign(MegatronFlags& f) {
   for (const Foreign& k : foreign) {
     if (!f.has(k.flag)) continue;
     f.error(k.flag, k.message);
+    rest();
+    return true;
+  }
+  if (f.on("--bf16") && f.on("--fp16")) {
+    f.error("--fp16", "--bf16 and --fp16 contradict each other", {"Leave one of them out."});
     rest();
     return true;
   }

@@ -44,6 +44,12 @@ class Model {
     if (const auto sequence = f_.whole("--seq-length", 1); sequence && *sequence > m_.max_positions) {
       m_.max_positions = *sequence;
     }
+    if (m_.max_positions == 0) m_.max_positions = r_.given("workload.sequence").value_or(0);
+    if (m_.max_positions == 0) {
+      f_.error("--num-layers", "neither --seq-length nor --max-position-embeddings is given",
+               {"--set sequence=N gives the length. Flags that a function of a script adds are not seen."});
+      return;
+    }
     Diagnostics wrong;
     if (m_.latent) fit_latent();
     if (check_model(m_, wrong)) return r_.model(std::move(m_));

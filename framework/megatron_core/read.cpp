@@ -1,6 +1,25 @@
 #include "framework/megatron_core/read.hpp"
 
+#include <array>
+
 namespace orrery {
+
+namespace {
+
+/// Flags of older releases, by the names that they have had since.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> older{
+    {{"--use-custom-fsdp", "--use-megatron-fsdp"}, {"--fp8-hybrid", "--fp8-format"}, {"--fp8-e4m3", "--fp8-format"}}};
+
+void rename_older(MegatronFlags::Keys& keys) {
+  for (const auto& [before, since] : older) {
+    const auto at = keys.find(before);
+    if (at == keys.end() || keys.contains(since)) continue;
+    keys[std::string(since)] = at->second;
+    keys.erase(at);
+  }
+}
+
+}  // namespace
 
 void read_megatron_flags(MegatronFlags& f) {
   if (refuse_foreign(f)) return;
@@ -27,6 +46,7 @@ void read_megatron_script(LaunchReading& r) {
   for (const LaunchValue& v : r.file().values) {
     if (v.key.starts_with("--")) keys[v.key] = v.key;
   }
+  rename_older(keys);
   MegatronFlags flags(r, std::move(keys));
   read_megatron_flags(flags);
 }
@@ -68,6 +88,7 @@ void read_megatron_args(LaunchReading& r) {
     for (const LaunchValue& v : r.file().values) r.without_effect({std::string_view(v.key)}, "nothing is planned");
     return;
   }
+  rename_older(keys);
   MegatronFlags flags(r, std::move(keys));
   read_megatron_flags(flags);
   belongs_to_test();

@@ -67,6 +67,7 @@ std::optional<std::uint64_t> in_place(const Config& c, const Family& f, std::str
 }  // namespace
 
 void count_class(Config& c, const Family& family, ModelSpec& m) {
+  if (family.type.empty()) return;  // of a type that is not known
   const json* classes = c.find("architectures");
   if (classes == nullptr) return;
   const bool names = classes->is_array() &&

@@ -1,5 +1,7 @@
 #include "core/spec/hf/families.hpp"
 
+#include "core/spec/hf/later_families.hpp"
+
 namespace orrery::hf {
 
 const std::vector<Family>& families() {
@@ -33,7 +35,11 @@ const std::vector<Family>& families() {
                              recurrence_families(),
                              latent_layer_families(),
                              minimax_image_families(),
-                             zamba_families()}) {
+                             zamba_families(),
+                             own_code_families(),
+                             bailing_families(),
+                             compressed_families(),
+                             sound_families()}) {
       out.insert(out.end(), kind.begin(), kind.end());
     }
     return out;

@@ -1,6 +1,7 @@
 #include "core/spec/hf/file.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -9,6 +10,8 @@
 #include "core/base/json_text.hpp"
 #include "core/base/nearest.hpp"
 #include "core/base/source_excerpt.hpp"
+#include "core/spec/hf/part.hpp"
+#include "core/spec/hf/stranger.hpp"
 
 namespace orrery::hf {
 namespace {
@@ -93,13 +96,17 @@ std::optional<File> open_file(std::string text, std::string name, Diagnostics& d
   }
   JsonReading reading;
   reading.non_finite = true;
-  std::string whole, outer;  // the keys around the present one
+  const auto deep = part.empty() ? 0 : 1 + static_cast<int>(std::count(part.begin(), part.end(), '.'));
+  std::vector<std::string> around;  // the keys down to the present one
+  std::string outer;
   reading.key_seen = [&](int depth, const std::string& key, std::size_t byte) {
-    if (depth == 1) whole = key;
-    if (!part.empty() && (depth == 1 || whole != part)) return;
-    const int inside = part.empty() ? depth : depth - 1;
+    around.resize(static_cast<std::size_t>(depth));
+    around.back() = key;
+    const int inside = depth - deep;
+    if (inside < 1 || inside > 2) return;
+    if (deep > 0 && fmt::format("{}", fmt::join(around.begin(), around.begin() + deep, ".")) != part) return;
     if (inside == 1) outer = key;
-    if (inside <= 2) file.keys.push_back({key, outer, inside == 2, byte});
+    file.keys.push_back({key, outer, inside == 2, byte});
   };
   const std::vector<JsonMistake> mistakes = parse_json_text(origin.text, *file.object, reading);
   for (const JsonMistake& m : mistakes) {
@@ -116,9 +123,8 @@ std::optional<File> open_file(std::string text, std::string name, Diagnostics& d
   }
   untag_numbers(*file.object);
   if (part.empty()) return file;
-  const auto inner = file.object->find(part);
-  const bool is_object = inner != file.object->end() && inner->is_object();
-  json chosen = is_object ? *inner : json::object();
+  const json* inner = object_at(*file.object, part);
+  json chosen = inner != nullptr ? *inner : json::object();
   *file.object = std::move(chosen);
   return file;
 }
@@ -137,6 +143,7 @@ const Family* family_of(const File& file, Diagnostics& diagnostics) {
     return nullptr;
   }
   const Family* family = family_of(type->get_ref<const std::string&>());
+  if (family == nullptr) family = stranger_around(file);
   if (family == nullptr) {
     std::vector<std::string> details = supported(type->get<std::string>());
     details.emplace_back(

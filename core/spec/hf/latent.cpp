@@ -78,6 +78,22 @@ constexpr std::array deepseek_v3_table{
     same_as("num_local_experts", "n_routed_experts"),
 };
 
+constexpr std::array sarvam_keys{
+    read("vocab_size", "262144"),
+    read("hidden_size", "4096"),
+    read("intermediate_size", "16384"),
+    read("num_hidden_layers", "32", "layers"),
+    read("num_attention_heads", "64", "heads"),
+    read("n_routed_experts", "128", "mixture.experts"),
+    read("q_lora_rank", "null"),
+    read("first_k_dense_replace", "1"),
+    read("n_group", "1"),
+    read("topk_group", "1"),
+    same_as("num_experts", "n_routed_experts"),
+    same_as("num_shared_experts", "n_shared_experts"),
+    no_effect("q_head_dim"),
+};
+
 constexpr std::array glm4_lite_keys{
     read("num_hidden_layers", "47", "layers"),
     read("hidden_size", "2048", "hidden"),
@@ -219,6 +235,10 @@ std::vector<Family> latent_families() {
        deepseek_v2},
       {"deepseek_v3", {"DeepseekV3ForCausalLM"}, v3, deepseek_v3},
       {"kimi_k2", {"DeepseekV3ForCausalLM"}, v3, deepseek_v3},
+      {"sarvam_mla",
+       {"SarvamMLAForCausalLM", "DeepseekV3ForCausalLM"},
+       {sarvam_keys, deepseek_v3_keys(), latent_keys(), rotary, router, common},
+       deepseek_v3},
       {"glm4_moe_lite",
        {"Glm4MoeLiteForCausalLM"},
        {glm4_lite_keys, deepseek_v3_keys(), latent_keys(), rotary, router, common},

@@ -70,6 +70,32 @@ constexpr std::array qwen3_moe_keys{
     no_effect("shared_expert_intermediate_size"),  // its class builds none
 };
 
+constexpr std::array mellum_keys{
+    read("vocab_size", "98304", "vocabulary"),
+    read("hidden_size", "2304", "hidden"),
+    read("intermediate_size", "7168", "ffn"),
+    read("num_hidden_layers", "28", "layers"),
+    read("num_key_value_heads", "4", "kv_heads"),
+    read("head_dim", "128", "head_dim"),
+    read("max_position_embeddings", "131072", "max_positions"),
+    read("rope_theta", "500000.0", "rope_theta"),
+    read("num_experts", "64", "mixture.experts"),
+    read("moe_intermediate_size", "896", "mixture.ffn"),
+    read("norm_topk_prob", "true"),
+    read("sliding_window", "1024"),
+    read("layer_types", "null"),
+    read("mlp_layer_types", "null"),
+    // The library's class builds no prediction modules.
+    no_effect("num_nextn_predict_layers"),
+    no_effect("num_mtp_layers"),
+    no_effect("mtp_layer_types"),
+    no_effect("mtp_mlp_layer_types"),
+    no_effect("decoder_sparse_step"),
+    no_effect("mlp_only_layers"),
+    no_effect("use_sliding_window"),
+    no_effect("max_window_layers"),
+};
+
 constexpr std::array olmoe_keys{
     read("vocab_size", "50304", "vocabulary"),
     read("hidden_size", "2048", "hidden"),
@@ -276,6 +302,21 @@ ModelSpec qwen3_moe(Config& c) {
   return m;
 }
 
+/// Mellum-2: lists say which layers see a window, and which are dense.
+ModelSpec mellum(Config& c) {
+  ModelSpec m = decoder(c);
+  m.query_key_norm = QueryKeyNorm::head;
+  m.mixture = mixture(c, "num_experts", "num_experts_per_tok", "moe_intermediate_size");
+  m.mixture->scores = softmax(c);
+  const std::vector<std::string> kinds = c.texts("mlp_layer_types");
+  if (!kinds.empty() && kinds.size() != m.layers && c.good())
+    c.error("mlp_layer_types", "hf.range", "mlp_layer_types does not name a kind for each layer");
+  leave_dense(m, [&](std::uint64_t l) { return l < kinds.size() && kinds[l] == "dense"; });
+  read_windows(c, m, [](std::uint64_t) { return false; });
+  if (m.local) m.local->rope_theta = c.none("rope_parameters") ? 10000.0 : local_rope_theta(c, "rope_theta");
+  return m;
+}
+
 ModelSpec olmoe(Config& c) {
   ModelSpec m = decoder(c);
   m.query_key_norm = QueryKeyNorm::whole;
@@ -374,6 +415,7 @@ std::vector<Family> mixture_families() {
              phimoe),
       family("qwen2_moe", {"Qwen2MoeForCausalLM"}, {qwen2_moe_keys, qwen_moe_keys}, qwen2_moe),
       family("qwen3_moe", {"Qwen3MoeForCausalLM"}, {qwen3_moe_keys, qwen_moe_keys}, qwen3_moe),
+      family("mellum", {"MellumForCausalLM"}, {mellum_keys, qwen_moe_keys}, mellum),
       family("olmoe", {"OlmoeForCausalLM"}, {olmoe_keys}, olmoe),
       family("flex_olmo", {"FlexOlmoForCausalLM"}, {flex_olmo_keys, olmoe_keys}, flex_olmo),
       family("granitemoe", {"GraniteMoeForCausalLM"}, {granite_moe_keys}, granite_moe),

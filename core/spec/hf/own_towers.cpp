@@ -258,6 +258,7 @@ std::vector<Family> own_tower_families() {
            "qwen3_5_moe_text", false),
       qwen("glm4v", "Glm4vForConditionalGeneration", {glm4v_keys}, glm4v, "glm4v_text", false),
       qwen("glm4v_moe", "Glm4vMoeForConditionalGeneration", {glm4v_keys}, glm4v, "glm4v_moe_text", false),
+      qwen("glm46v", "Glm46VForConditionalGeneration", {glm4v_keys}, glm4v, "glm4v_text", false),
       vision_language("llama4", {"Llama4ForConditionalGeneration"}, {llama4_keys}, llama4,
                       {"text_config", "llama4_text", "false"}),
       vision_language("mllama", {"MllamaForConditionalGeneration"}, {mllama_keys}, mllama,

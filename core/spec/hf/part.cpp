@@ -28,14 +28,32 @@ bool says_true(const json& object, const char* key, bool absent) {
   return at != object.end() && at->is_boolean() ? at->get<bool>() : absent;
 }
 
+/// tie_word_embeddings of the whole, where the language model's own type has that key.
+void tie_head(json& object, const json& whole, std::string_view tied) {
+  constexpr const char* key = "tie_word_embeddings";
+  if (tied == said_tie) {
+    const auto at = whole.find(key);
+    if (at != whole.end() && at->is_boolean() && !object.contains(key)) object[key] = *at;
+    return;
+  }
+  object[key] = says_true(whole, key, tied == "true") || says_true(object, key, false);
+}
+
 }  // namespace
+
+const json* object_at(const json& whole, std::string_view key) {
+  const std::size_t dot = key.find('.');
+  const auto at = whole.find(key.substr(0, dot));
+  if (at == whole.end() || !at->is_object()) return nullptr;
+  return dot == std::string_view::npos ? &*at : object_at(*at, key.substr(dot + 1));
+}
 
 std::optional<LanguageFile> open_language(const File& whole, const Family& outer, Diagnostics& d) {
   const Part& part = outer.language;
   const std::string key(part.key);
-  const auto given = whole.object->find(key);
-  const bool has = given != whole.object->end() && !given->is_null();
-  if (has && !given->is_object()) {
+  const json* given = object_at(*whole.object, key);
+  const bool has = given != nullptr;
+  if (!has && whole.object->contains(key) && !whole.object->at(key).is_null()) {
     d.error(whole.origin, key, "hf.type", fmt::format("{} is not an object", key));
     return std::nullopt;
   }
@@ -63,10 +81,8 @@ std::optional<LanguageFile> open_language(const File& whole, const Family& outer
   }
   if (!has) keep_known(out.file, *out.family);
   json& object = *out.file.object;
-  if (!part.tied.empty() && find_key(out.family->tables, "tie_word_embeddings") != nullptr) {
-    const bool of_whole = says_true(*whole.object, "tie_word_embeddings", part.tied == "true");
-    object["tie_word_embeddings"] = of_whole || says_true(object, "tie_word_embeddings", false);
-  }
+  if (!part.tied.empty() && find_key(out.family->tables, "tie_word_embeddings") != nullptr)
+    tie_head(object, *whole.object, part.tied);
   return out;
 }
 

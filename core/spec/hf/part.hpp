@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,12 @@ namespace orrery::hf {
 
 /// What marks, among an origin's positions, that only the language model was read.
 inline constexpr const char* language_mark = "#language";
+
+/// The object that `key` names, which may be a path of two: "thinker_config.text_config". Null where there is none.
+[[nodiscard]] const nlohmann::json* object_at(const nlohmann::json& whole, std::string_view key);
+
+/// Part::tied of a type that is not known: tie_word_embeddings of the whole counts where the file gives it there alone.
+inline constexpr std::string_view said_tie = "said";
 
 /// The object as a file, with positions in the whole file, and the row of its type. tie_word_embeddings of the whole
 /// counts for it. Codes: hf.type  hf.model-type

@@ -37,6 +37,7 @@ std::string kind_of(Config& c, const std::string& key, const json& object) {
     const auto& known = rope_scaling_names();
     if (kind == "default" || kind == "mrope") return "";  // mrope: words rotate as by default
     if (kind == "su") return "longrope";                  // what it was called first
+    if (kind == "deepseek_yarn") return "yarn";
     if (std::find(known.begin(), known.end(), kind) != known.end()) return kind;
     c.error(key, "hf.unsupported", fmt::format("{} of the kind {} is not supported", key, shown(*at)),
             {fmt::format("Supported: default, {}.", fmt::join(known, ", "))});

@@ -91,6 +91,27 @@ constexpr std::array solar_keys{
     no_effect("intermediate_size"),  // of dense layers: there are none
 };
 
+constexpr std::array sarvam_keys{
+    read("vocab_size", "262144", "vocabulary"),
+    read("intermediate_size", "8192", "ffn"),
+    read("num_hidden_layers", "19", "layers"),
+    read("num_attention_heads", "64", "heads"),
+    read("num_key_value_heads", "4", "kv_heads"),
+    read("head_dim", "64", "head_dim"),
+    read("rms_norm_eps", "1e-6", "norm_epsilon"),
+    read("rope_theta", "8000000.0", "rope_theta"),
+    read("partial_rotary_factor", "1.0", "rotary_dim"),
+    read("moe_intermediate_size", "1024", "mixture.ffn"),
+    read("num_experts_per_tok", "6", "mixture.per_token"),
+    read("routed_scaling_factor", "2.5", "mixture.scale"),
+    read("use_qk_norm", "true"),
+    only("score_function", "\"sigmoid\"", "another score of experts"),
+    only("moe_router_enable_expert_bias", "true", "experts without biases of choice"),
+    only("use_bias", "false", "biases in all products"),
+    same_as("num_shared_experts", "n_shared_experts"),
+    same_as("use_qkv_bias", "attention_bias"),
+};
+
 constexpr std::array llama4_keys{
     read("vocab_size", "202048", "vocabulary"),
     read("hidden_size", "5120", "hidden"),
@@ -185,6 +206,7 @@ std::vector<Family> sigmoid_mixture_families() {
           {"glm4_moe", {"Glm4MoeForCausalLM"}, {glm_moe_keys}, glm_moe},
           {"dots1", {"Dots1ForCausalLM"}, {dots_keys, glm_moe_keys}, dots},
           {"solar_open", {"SolarOpenForCausalLM"}, {solar_keys, glm_moe_keys}, solar},
+          {"sarvam_moe", {"SarvamMoEForCausalLM", "Glm4MoeForCausalLM"}, {sarvam_keys, glm_moe_keys}, glm_moe},
           {"llama4_text", {"Llama4ForCausalLM"}, {llama4_keys}, llama4},
       },
       {usual_keys(), rms_keys(), rotary_keys(), router_keys(), common_keys()});

@@ -46,6 +46,25 @@ constexpr std::array paligemma_keys{
     read("projection_dim", "2048"), no_effect("vocab_size"),        no_effect("hidden_size"),
     no_effect("_vocab_size"),       no_effect("num_hidden_layers"),
 };
+constexpr std::array vipllava_keys{
+    read("vision_feature_layer", "[-2, -5, -8, -11, 6]"),
+    no_effect("projector_layernorm_eps"),
+};
+constexpr std::array video_keys{
+    no_effect("spatial_pool_mode"),
+    no_effect("spatial_pool_stride"),
+    no_effect("video_seq_length"),
+    no_effect("image_token_index"),
+};
+constexpr std::array aya_keys{
+    read("downsample_factor", "2"),
+    read("alignment_intermediate_size", "null"),
+    read("vision_config.model_type", "\"siglip_vision_model\""),
+    no_effect("vision_feature_layer"),
+    no_effect("adapter_layer_norm_eps"),
+    no_effect("alignment_activation_fn"),
+};
+constexpr std::array cohere_keys{read("alignment_intermediate_size", "36864")};
 constexpr std::array idefics_keys{
     read("scale_factor", "2"),
     no_effect("use_cache"),
@@ -106,6 +125,27 @@ ModelSpec llava_onevision(Config& c) {
   return llava_with(c, choose(c, TowerKind::siglip, siglip_so400m), c.language().hidden);
 }
 
+/// VipLLaVA takes features of several layers, behind a norm.
+ModelSpec vipllava(Config& c) {
+  const Chosen vision = choose(c, TowerKind::clip, clip_large);
+  const Count t = c.language().hidden, wide = vision.sizes.h * feature_layers(c);
+  return with_images(c, tower(vision.kind, vision.sizes) + 2 * wide + product(wide, t, true) + product(t, t, true));
+}
+
+/// Aya Vision and Command A Vision take s x s patches together, M = s^2 v, in gates g / 2 wide: M g + g, g / 2 t + t.
+/// Aya has a norm of M.
+ModelSpec pixels_of_cohere(Config& c, const Vision& whole, bool norm) {
+  const Chosen vision = choose(c, TowerKind::siglip, whole);
+  const Count t = c.language().hidden, s = number(c, "downsample_factor"), merged = s * s * vision.sizes.h;
+  const Count gates = number(c, "alignment_intermediate_size", t);
+  return with_images(c, tower(vision.kind, vision.sizes) + (norm ? 2 * merged : Count(0)) +
+                            product(merged, gates, true) + product(gates / 2, t, true));
+}
+constexpr Vision aya_tower{1152, 4304, 26, 3, 384, 14, false};
+constexpr Vision cohere_tower{1152, 3072, 27, 3, 512, 16};
+ModelSpec aya(Config& c) { return pixels_of_cohere(c, aya_tower, true); }
+ModelSpec cohere2_vision(Config& c) { return pixels_of_cohere(c, cohere_tower, false); }
+
 /// Mistral-3 merges s x s patches before LLaVA's projector: a norm of v and a product s^2 v^2.
 ModelSpec mistral3(Config& c) {
   const Chosen vision = choose(c, TowerKind::pixtral, pixtral_large);
@@ -162,6 +202,14 @@ std::vector<Family> vision_language_families() {
                       {"text_config", "llama", "false"}),
       vision_language("llava_onevision", {"LlavaOnevisionForConditionalGeneration"}, {llava_keys}, llava_onevision,
                       {"text_config", "qwen2", "false"}),
+      vision_language("llava_next_video", {"LlavaNextVideoForConditionalGeneration"}, {video_keys, llava_keys},
+                      llava_next, {"text_config", "llama", "false"}),
+      vision_language("vipllava", {"VipLlavaForConditionalGeneration"}, {vipllava_keys, llava_keys}, vipllava,
+                      {"text_config", "llama", "false"}),
+      vision_language("aya_vision", {"AyaVisionForConditionalGeneration"}, {aya_keys}, aya,
+                      {"text_config", "cohere2", "true"}),
+      vision_language("cohere2_vision", {"Cohere2VisionForConditionalGeneration"}, {cohere_keys, aya_keys},
+                      cohere2_vision, {"text_config", "cohere2", "true"}),
       vision_language("mistral3", {"Mistral3ForConditionalGeneration"}, {mistral3_keys}, mistral3,
                       {"text_config", "mistral", "true", mistral_small}),
       vision_language("gemma3", {"Gemma3ForConditionalGeneration"}, {gemma_keys}, gemma3,

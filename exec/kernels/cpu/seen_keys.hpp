@@ -25,6 +25,13 @@ class SeenKeys {
   [[nodiscard]] ORRERY_ON_DEVICE bool sees(std::uint64_t query, std::uint64_t key) const {
     return (!causal_ || key <= query) && first(query) <= key;
   }
+  /// The queries that see a key are [first_query, end_query) of a sequence of this length.
+  [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t first_query(std::uint64_t key) const { return causal_ ? key : 0; }
+  [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t end_query(std::uint64_t key, std::uint64_t length) const {
+    if (window_ == 0) return length;
+    const std::uint64_t end = chunked_ ? key - key % window_ + window_ : key + window_;
+    return end < length ? end : length;
+  }
   /// Whether a query in [first_query, last_query] can see a key in [first_key, last_key]; true at least where one does.
   [[nodiscard]] ORRERY_ON_DEVICE bool may_see(std::uint64_t first_query, std::uint64_t last_query,
                                               std::uint64_t first_key, std::uint64_t last_key) const {

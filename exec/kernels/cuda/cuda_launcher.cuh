@@ -8,6 +8,7 @@
 
 #include "exec/kernels/cuda/cuda_check.hpp"
 #include "exec/kernels/cuda/matrix_products.hpp"
+#include "exec/kernels/cuda/warp.cuh"
 #include "exec/kernels/device/elementwise.hpp"
 #include "exec/kernels/device/launcher.hpp"
 
@@ -15,7 +16,7 @@ namespace orrery::cuda {
 
 /// A block of a GPU's threads (exec/kernels/device/launcher.hpp says what a Block is).  All its threads call each of
 /// the members that wait.
-class Block {
+class Block : public Warp {
  public:
   __device__ std::uint64_t index() const { return blockIdx.x; }
   __device__ std::uint64_t blocks() const { return gridDim.x; }
@@ -33,7 +34,7 @@ class Block {
   __device__ bool any(bool x) { return __syncthreads_or(x ? 1 : 0) != 0; }
   template <class T>
   __device__ T* shared() const {
-    extern __shared__ double memory_of_block[];  // aligned to 16 bytes
+    extern __shared__ uint4 memory_of_block[];  // aligned to 16 bytes
     return reinterpret_cast<T*>(memory_of_block);
   }
 
@@ -91,6 +92,10 @@ class Launcher {
     }
     run_body<Body><<<static_cast<unsigned>(blocks), threads, shared_bytes, stream_>>>(body);
     require(cudaGetLastError(), "launch a kernel");
+  }
+  template <class Body>
+  void launch_warps(const Body& body, std::uint64_t blocks, std::uint32_t warps, std::uint64_t shared_bytes) {
+    launch(body, blocks, warps * device::lanes_of_warp, shared_bytes);
   }
   void clear(void* data, std::uint64_t bytes) {
     if (bytes > 0) require(cudaMemsetAsync(data, 0, bytes, stream_), "clear memory");

@@ -26,6 +26,22 @@ struct EmbedForward {
   }
 };
 
+/// Links the rows of each token, in their order: next[row], and whether a row has one before it (0 before). One row has
+/// one predecessor, so no two threads write to one place.
+struct LinkRows {
+  Elements tokens;
+  std::uint64_t rows;
+  std::uint32_t* next;    ///< `rows` where there is none
+  std::uint32_t* linked;  ///< 1 where there is an earlier row
+  ORRERY_ON_DEVICE void operator()(std::uint64_t row) const {
+    const std::int32_t token = tokens.whole(row);
+    std::uint64_t r = row + 1;
+    while (r < rows && tokens.whole(r) != token) ++r;
+    next[row] = static_cast<std::uint32_t>(r);
+    if (r < rows) linked[r] = 1;
+  }
+};
+
 /// dtable[token] += the sum of the rows of dx of that token, rounded once. The block of a token's first row adds all of
 /// them, in their order, so that no two blocks write to one place.
 template <class T>
@@ -33,19 +49,14 @@ struct EmbedBackward {
   Elements tokens, dx, dtable;
   std::int64_t begin, entries;
   std::uint64_t rows, columns;
+  const std::uint32_t *next, *linked;  ///< as LinkRows leaves them
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
-    const std::int32_t token = tokens.whole(row);
-    const std::int64_t entry = token - begin;
-    if (entry < 0 || entry >= entries) return;  // all threads alike
-    bool seen = false;
-    for (std::uint64_t r = b.thread(); r < row && !seen; r += b.threads()) seen = tokens.whole(r) == token;
-    if (b.any(seen)) return;
+    const std::int64_t entry = tokens.whole(row) - begin;
+    if (entry < 0 || entry >= entries || linked[row] != 0) return;  // all threads alike
     for (std::uint64_t c = b.thread(); c < columns; c += b.threads()) {
       T sum{0};
-      for (std::uint64_t r = row; r < rows; ++r) {
-        if (tokens.whole(r) == token) sum += dx.load<T>(r * columns + c);
-      }
+      for (std::uint64_t r = row; r < rows; r = next[r]) sum += dx.load<T>(r * columns + c);
       const std::uint64_t i = static_cast<std::uint64_t>(entry) * columns + c;
       dtable.store(i, dtable.load<T>(i) + sum);
     }
@@ -144,11 +155,17 @@ bool run_embeddings(Launcher& l, const Kernel& k, const NamedOperands& o, const 
                EmbedForward<T>{Elements(o[N::tokens]), Elements(o[N::table]), Elements(o[N::x]), begin(o[N::table]),
                                entries, k.columns});
       return true;
-    case KernelKind::embed_backward:
+    case KernelKind::embed_backward: {
+      const Elements tokens(o[N::tokens]);
+      auto* next = static_cast<std::uint32_t*>(l.scratch(2 * k.rows * sizeof(std::uint32_t)));
+      auto* linked = next + k.rows;
+      l.clear(linked, k.rows * sizeof(std::uint32_t));
+      for_each(l, k.rows, LinkRows{tokens, k.rows, next, linked});
       for_each_row(l, k.rows,
-                   EmbedBackward<T>{Elements(o[N::tokens]), Elements(o[N::dx]), Elements(o[N::dtable]),
-                                    begin(o[N::dtable]), entries, k.rows, k.columns});
+                   EmbedBackward<T>{tokens, Elements(o[N::dx]), Elements(o[N::dtable]), begin(o[N::dtable]), entries,
+                                    k.rows, k.columns, next, linked});
       return true;
+    }
     case KernelKind::position_forward:
       for_each(l, k.rows * k.columns,
                PositionForward<T>{Elements(o[N::x]), Elements(o[N::table]), Positions(o[N::x].place), k.depth,

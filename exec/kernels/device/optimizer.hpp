@@ -166,15 +166,18 @@ struct AdamStep {
     u.put(i, w - rate * (m * correct1 / (std::sqrt(v * correct2) + epsilon) + decay * w));
   }
 };
+/// Finds out once, for all threads of an update, what follows from the step's number.
 template <class T>
-struct AdamUpdate {
+struct FindAdamStep {
   UpdateOperands u;
   LearningRate schedule;
   double beta1, beta2;
   T epsilon, decay;
-  [[nodiscard]] ORRERY_ON_DEVICE AdamStep<T> at_step() const {
+  AdamStep<T>* one;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t) const {
+    if (u.skips()) return;
     const double step = u.steps.load<double>(0);
-    return {static_cast<T>(schedule.at(step)),
+    *one = {static_cast<T>(schedule.at(step)),
             static_cast<T>(beta1),
             static_cast<T>(beta2),
             static_cast<T>(1.0 - beta1),
@@ -185,10 +188,15 @@ struct AdamUpdate {
             epsilon,
             decay};
   }
+};
+template <class T>
+struct AdamUpdate {
+  UpdateOperands u;
+  const AdamStep<T>* at_step;
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b) const {
     if (u.skips()) return;
-    const AdamStep<T> one = at_step();
+    const AdamStep<T> one = *at_step;
     for (std::uint64_t i = b.index() * b.threads() + b.thread(); i < u.count; i += b.blocks() * b.threads()) {
       T m = u.moments[0].template load<T>(i);
       T v = u.moments[1].template load<T>(i);
@@ -208,7 +216,7 @@ struct ScaledAdamUpdate {
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
     if (adam.u.skips()) return;
-    const AdamStep<T> one = adam.at_step();
+    const AdamStep<T> one = *adam.at_step;
     const std::uint64_t first = row * moment_block;
     const std::uint64_t count = adam.u.count - first < moment_block ? adam.u.count - first : moment_block;
     T* moments = b.template shared<T>();  // [2][moment_block]
@@ -271,12 +279,13 @@ bool run_optimizer(Launcher& l, const Kernel& k, const NamedOperands& o, const K
     }
     case KernelKind::adam_update: {
       const Optimizer& how = c.workload->optimizer;
-      const AdamUpdate<T> adam{UpdateOperands(o, N::gradient, N::weight, N::m, N::v),
-                               LearningRate(*c.workload),
-                               how.beta1,
-                               how.beta2,
-                               static_cast<T>(how.epsilon),
-                               k.options.decay ? static_cast<T>(how.weight_decay) : T{0}};
+      const UpdateOperands operands(o, N::gradient, N::weight, N::m, N::v);
+      auto* one = static_cast<AdamStep<T>*>(l.scratch(sizeof(AdamStep<T>)));
+      const T decay = k.options.decay ? static_cast<T>(how.weight_decay) : T{0};
+      for_each(l, 1,
+               FindAdamStep<T>{operands, LearningRate(*c.workload), how.beta1, how.beta2, static_cast<T>(how.epsilon),
+                               decay, one});
+      const AdamUpdate<T> adam{operands, one};
       if (k.options.scaled) {
         for_each_row(l, (o[N::gradient].count + moment_block - 1) / moment_block,
                      ScaledAdamUpdate<T>{adam, x(N::scales)}, moment_block, 2 * moment_block * sizeof(T));

@@ -36,9 +36,22 @@ TEST_CASE("hf.model-type: another kind of model in a config.json", "[error]") {
         R"(config.json:2:17: error: model type "qwen3_audio" is not supported [hf.model-type]
     2 |   "model_type": "qwen3_audio"
       |                 ^
-  Near it: qwen3, qwen3_5, qwen3_5_moe.
+  Near it: qwen, qwen2_audio, qwen3.
   N types are read; docs/model-file.md lists them.
   A model of another type with the same layers can be written as a .toml file: orrery show model gpt2-124m shows one.
+)");
+}
+
+TEST_CASE("hf.model-type: an unknown model around a known language model", "[error]") {
+  const std::string text = R"({
+  "model_type": "qwen3_audio",
+  "architectures": ["Qwen3AudioForConditionalGeneration"],
+  "text_config": {"model_type": "qwen3"}
+})";
+  CHECK(config_error(text) == R"(config.json:2:17: error: model type "qwen3_audio" is not supported [hf.model-type]
+    2 |   "model_type": "qwen3_audio",
+      |                 ^
+  The language model in its text_config is read: --part language, or FILE#language in a plan file.
 )");
 }
 

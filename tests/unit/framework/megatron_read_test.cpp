@@ -304,3 +304,54 @@ TEST_CASE("Sizes beside an unnamed recipe are no model", "[framework][megatron]"
   REQUIRE(l.diagnostics.size() == 1);
   CHECK(l.diagnostics.list()[0].message == "the model stands in a recipe that the file does not name");
 }
+
+TEST_CASE("Flags of older releases are those that they became, or a mistake that names it", "[framework][megatron]") {
+  const Launched sharded = args("  --use-custom-fsdp: true\n  --data-parallel-sharding-strategy: optim_grads\n");
+  INFO(render(sharded.diagnostics));
+  REQUIRE(sharded.run);
+  CHECK(sharded.run->run.plan.zero_stage == 2);
+  const Launched eighth = args("  --fp8-hybrid: true\n");
+  REQUIRE(eighth.run);
+  CHECK(eighth.run->run.workload.precision == Precision::fp8);
+  CHECK(render(args("  --batch-size: 4\n").diagnostics)
+            .find("the flag has been --micro-batch-size since 2021 [launch.value]") != std::string::npos);
+}
+
+TEST_CASE("Both halves of precision are a mistake, and not an unknown key", "[framework][megatron]") {
+  LaunchInputs options;
+  options.gpus = 8;
+  std::string both = model_args;
+  both.replace(both.find("--fp16: false"), 13, "--fp16: true");
+  const std::string told = render(launched(both, "model_config.yaml", options).diagnostics);
+  CHECK(told.find("--bf16 and --fp16 contradict each other [launch.value]") != std::string::npos);
+  CHECK(told.find("unknown") == std::string::npos);
+}
+
+TEST_CASE("Sizes of layers that the model does not have change nothing", "[framework][megatron]") {
+  for (const char* flag : {"--mamba-state-dim", "--linear-key-head-dim", "--dsa-indexer-topk",
+                           "--mhc-sinkhorn-iterations", "--retro-num-neighbors", "--classes-fraction"}) {
+    CAPTURE(flag);
+    const Launched l = args(std::string("  ") + flag + ": 4\n");
+    REQUIRE(l.run);
+    CHECK(l.said(std::string("MODEL_ARGS.") + flag, Kind::without_effect));
+    CHECK(l.run->run.plan == args("").run->run.plan);
+    CHECK(parameter_count(l.run->run.model) == parameter_count(args("").run->run.model));
+  }
+}
+
+TEST_CASE("A model without a length is told what is missing, and takes the one that is given",
+          "[framework][megatron]") {
+  const std::string text =
+      "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 16 --hidden-size 1024 --num-attention-heads 16 "
+      "--micro-batch-size 1 --global-batch-size 8 --vocab-size 1000 --bf16\n";
+  CHECK(render(launched(text, "train.sh").diagnostics)
+            .find("train.sh:1:58: error: neither --seq-length nor --max-position-embeddings is given [launch.value]") !=
+        std::string::npos);
+  LaunchInputs options;
+  options.set["sequence"] = "2048";
+  const Launched l = launched(text, "train.sh", options);
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  CHECK(l.run->run.model.max_positions == 2048);
+  CHECK(l.run->run.workload.sequence_length == 2048);
+}

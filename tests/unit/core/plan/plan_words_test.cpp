@@ -86,6 +86,12 @@ TEST_CASE("wrong words say what is right", "[unit][plan]") {
   CHECK(refused("mbs").find("plan.microbatch_size") != std::string::npos);
 }
 
+TEST_CASE("a word that stands twice is a mistake, under any of its names", "[unit][plan]") {
+  CHECK(refused("tp=2 tp=4") == "error: tensor is given twice [plan.words]\n  tp=2 and tp=4: leave one out.\n");
+  CHECK(refused("mbs=2 microbatch_size=2").find("is given twice [plan.words]") != std::string::npos);
+  changed("tensor=1d tensor=2");  // two dimensions of one name
+}
+
 TEST_CASE("a plan in one line is told from a file", "[unit][plan]") {
   CHECK(is_plan_words("tp=8 dp=2"));
   CHECK(is_plan_words("plan.zero_stage=1"));
