@@ -101,10 +101,14 @@ std::string interval_text(const Report& r) {
 std::string adapters_text(const ModelSpec& model, const Workload& workload) {
   if (!workload.adapters) return "";
   const auto trained = static_cast<double>(adapter_parameter_count(model, *workload.adapters));
-  return fmt::format(
-      ", adapters of rank {} ({}; {} trained)", workload.adapters->rank,
-      workload.adapters->matrices == Adapters::all_matrices ? "all matrices" : matrices_text(*workload.adapters),
-      short_count(trained));
+  const Adapters& a = *workload.adapters;
+  const std::string base =
+      a.base == BaseWeights::unquantized
+          ? ""
+          : fmt::format("; base in {}{}", name_of(a.base), a.double_quantization ? ", scales in 8 bits" : "");
+  return fmt::format(", adapters of rank {} ({}; {} trained{})", a.rank,
+                     a.matrices == Adapters::all_matrices ? "all matrices" : matrices_text(a), short_count(trained),
+                     base);
 }
 
 std::string heading_text(const PlannedRun& run) { return heading_text(run, CalibrationChoice{{}, "not used", {}, {}}); }

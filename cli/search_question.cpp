@@ -33,10 +33,19 @@ void read_adapters(const SearchQuestion& q, Workload& w, Diagnostics& d) {
   if (q.adapters == 0 && q.adapter_matrices) {
     d.error("cli.adapters", "--adapter-matrices needs --adapters", {"--adapters is the rank: 8, 16, 64."});
   }
+  const std::size_t base = place_of("--base", base_weights_names(), q.base, d);
+  if (q.adapters == 0 && base != 0) {
+    d.error("cli.adapters", "--base needs --adapters", {"Weights that are trained are not kept in few bits."});
+  }
+  if (q.double_quantization && q.base != name_of(BaseWeights::nf4)) {
+    d.error("cli.adapters", "--double-quantization needs --base nf4", {"Only the scales of nf4 are quantized again."});
+  }
   if (q.adapters == 0) return;
   Adapters& a = w.adapters.emplace();
   a.alpha = a.scale() * q.adapters;
   a.rank = q.adapters;
+  a.base = static_cast<BaseWeights>(base);
+  a.double_quantization = q.double_quantization && a.base == BaseWeights::nf4;
   if (!q.adapter_matrices) return;
   std::string unknown;
   if (const auto matrices = matrices_listed(*q.adapter_matrices, unknown)) {
@@ -109,6 +118,9 @@ void declare_search(Command& c, SearchQuestion& q) {
            "train low-rank adapters of this rank (LoRA), and leave the weights as they are; 0: train all weights",
            {0, max_adapter_rank});
   c.option("--adapter-matrices", q.adapter_matrices, "which matrices have one: q,k,v,o,gate,up,down, or all");
+  c.choice("--base", q.base, strings(base_weights_names()),
+           "what the layers' frozen matrices are kept in (QLoRA: nf4), brought back before each product");
+  c.flag("--double-quantization", q.double_quantization, "nf4: the scales in 8 bits too, as QLoRA does");
   c.choice("--objective", q.objective, {"step-time", "memory", "cost"}, "what to minimize");
   c.flag("--all", q.all, "the same as --for any");
   c.option("--only", q.only, "within these limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");

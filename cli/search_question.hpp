@@ -21,7 +21,9 @@ struct SearchQuestion {
   double dropout = 0.0, clip_norm = 1.0;
   std::uint32_t adapters = 0;                   ///< rank of adapters that are trained alone; 0: all weights are
   std::optional<std::string> adapter_matrices;  ///< "q,v"; unset: all
-  std::optional<std::string> writer;            ///< of --export
+  std::string base = "unquantized";             ///< what the layers' frozen matrices are kept in
+  bool double_quantization = false;
+  std::optional<std::string> writer;  ///< of --export
   std::optional<std::string> only;
   bool all = false;
 };

@@ -114,7 +114,7 @@ PointComputer::Prepared PointComputer::prepared_search(std::uint64_t number) con
       q.optimizer = value;
     } else if (word == "workload.adapters.rank") {
       q.adapters = static_cast<std::uint32_t>(whole());
-      if (q.adapters == 0) q.adapter_matrices.reset();  // all weights are trained
+      if (q.adapters == 0) q.adapter_matrices.reset(), q.base = "unquantized", q.double_quantization = false;
     } else {
       std::string ignored;
       others.emplace_back(points_.keys[k].dimension, *value_named(*points_.keys[k].dimension, value, ignored));

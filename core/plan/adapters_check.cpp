@@ -24,6 +24,22 @@ void check_offload(const CheckContext& c) {
   refuse("offload_activations", p.offload_activations);
 }
 
+void check_base(const CheckContext& c, const std::string& name) {
+  const Adapters& a = *c.workload.adapters;
+  if (a.base == BaseWeights::unquantized) return;
+  if (c.plan.zero_stage == 3) {
+    c.error("plan.zero_stage", "adapters-base", "matrices in few bits are not shared out by ZeRO-3",
+            {fmt::format("base is \"{}\": every rank keeps them whole, as bitsandbytes does.", name_of(a.base)),
+             "Nearest valid: zero_stage = 2. Tensor and pipeline ranks share the matrices out."});
+  }
+  if (!c.model.norm_weight) {
+    c.error("workload.adapters.base", "adapters-base", "layers need weights beside their matrices",
+            {fmt::format("Norms of {} have none, so nothing of a layer would be left in {}.", name,
+                         name_of(weight_dtype(c.workload))),
+             "Leave out base."});
+  }
+}
+
 }  // namespace
 
 std::string adapters_obstacle(const ModelSpec& m) {
@@ -70,6 +86,7 @@ void check_adapters(const Plan& plan, const ModelSpec& model, const Workload& wo
              "Give the first and the last stage at least one layer."});
   }
   check_offload(c);
+  check_base(c, name);
 }
 
 }  // namespace orrery

@@ -59,9 +59,28 @@ bool put_adapters(PlannedRun& run, std::uint64_t value, std::string&) {
   if (value == 0) return adapters.reset(), true;
   Adapters other = adapters.value_or(Adapters{});
   // The scale of what adapters add stays as it is.
-  other.alpha *= static_cast<double>(value) / other.rank;
+  const double scale = other.scale();
+  other.alpha = 1.0;
   other.rank = static_cast<std::uint32_t>(value);
+  other.alpha = scale / other.scale();
   adapters = other;
+  return true;
+}
+
+constexpr const char* no_adapters = "All weights are trained, and none stay as they are.";
+
+bool put_base(PlannedRun& run, std::uint64_t value, std::string& reason) {
+  if (!run.workload.adapters) return reason = no_adapters, value == 0;
+  run.workload.adapters->base = static_cast<BaseWeights>(value);
+  if (run.workload.adapters->base != BaseWeights::nf4) run.workload.adapters->double_quantization = false;
+  return true;
+}
+
+bool put_double_quantization(PlannedRun& run, std::uint64_t value, std::string& reason) {
+  if (!run.workload.adapters) return reason = no_adapters, value == 0;
+  reason = "Only the scales of nf4 are quantized a second time.";
+  if (value != 0 && run.workload.adapters->base != BaseWeights::nf4) return false;
+  run.workload.adapters->double_quantization = value != 0;
   return true;
 }
 
@@ -162,6 +181,34 @@ std::vector<Dimension> run_dimensions() {
              return ranks;
            },
        .applies = [](const PlannedRun& run) { return adapters_obstacle(run.model).empty(); }},
+      {.key = "workload.adapters.base",
+       .group = DimensionGroup::workload,
+       .kind = choice,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Frozen matrices"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor",
+                                 "What the layers' matrices are kept in beside adapters (QLoRA keeps them in nf4)."),
+       .names = base_weights_names(),
+       .usual = 0,
+       .get = [](const PlannedRun& run) -> std::uint64_t {
+         return run.workload.adapters ? static_cast<std::uint64_t>(run.workload.adapters->base) : 0;
+       },
+       .put = put_base,
+       .applies = [](const PlannedRun& run) { return run.workload.adapters.has_value(); }},
+      {.key = "workload.adapters.double_quantization",
+       .group = DimensionGroup::workload,
+       .kind = toggle,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Double quantization"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "The scales of nf4 are kept in 8 bits, too."),
+       .names = switch_names(),
+       .usual = 0,
+       .get = [](const PlannedRun& run) -> std::uint64_t {
+         return run.workload.adapters && run.workload.adapters->double_quantization ? 1 : 0;
+       },
+       .put = put_double_quantization,
+       .applies =
+           [](const PlannedRun& run) {
+             return run.workload.adapters && run.workload.adapters->base == BaseWeights::nf4;
+           }},
   };
 }
 

@@ -38,8 +38,11 @@ std::string_view name_of(Scope scope) {
 
 bool of_adapters(const ParameterTable& table) { return table.module == "layer.adapters"; }
 
+bool of_base(const ParameterTable& table) { return table.module.starts_with("base."); }
+
 bool of_layers(const ParameterTable& table) {
-  return of_adapters(table) || table.module == "layer" || table.module == "layer.dense" || table.module == "prediction";
+  return of_adapters(table) || of_base(table) || table.module == "layer" || table.module == "layer.dense" ||
+         table.module == "prediction";
 }
 
 std::string parameter_name(const ParameterTable& table, const ParameterSlice& slice, std::uint32_t layer) {

@@ -39,7 +39,8 @@ struct ParameterSegment {
 
 /// Layout of one module's parameters as one flat array. The modules are "layer", "embedding" and "head"; models with
 /// two kinds of layers have "layer.dense" beside "layer", and "prediction" brings the stream into a prediction module.
-/// Where adapters are trained, "layer.adapters" has them, and the other modules have weights alone.
+/// Where adapters are trained, "layer.adapters" has them, and the other modules have weights alone. Where
+/// these are kept in few bits, each matrix of layers has a table of its own, "base.ffn.up" (of_base).
 /// Weights, gradients, masters and moments share this layout.
 struct ParameterTable {
   std::string module;
@@ -107,6 +108,10 @@ struct Buffer {
 [[nodiscard]] bool of_layers(const ParameterTable&);
 /// Whether these are adapters' parameters, beside those of a layer that stay as they are.
 [[nodiscard]] bool of_adapters(const ParameterTable&);
+
+/// Whether this is one matrix of layers that is kept in few bits ("base.attention.qkv"). No buffer holds its weights
+/// for longer than setup, or a product, needs them.
+[[nodiscard]] bool of_base(const ParameterTable&);
 
 /// Full name of a parameter: "layers.3.ffn.up.weight", "embedding.word.weight".
 /// A slice of another module that begins with "embedding." is the last stage's

@@ -209,6 +209,11 @@ enum class KernelKind : std::uint8_t {
   adafactor_squares,
   adafactor_moments,
   adafactor_update,
+
+  // A frozen matrix [rows, columns] in few bits, and back. site: BaseWeights; scaled: the scales are in 8 bits too
+  // (core/program/base_weights.hpp).
+  quantize_weight,
+  dequantize_weight,
 };
 
 /// Which part of training an op belongs to, for reports and FLOP counts.
@@ -264,7 +269,7 @@ struct Kernel {
 
 [[nodiscard]] std::string_view name_of(KernelKind);
 [[nodiscard]] std::string_view name_of(Pass);
-inline constexpr std::size_t kernel_kind_count = static_cast<std::size_t>(KernelKind::adafactor_update) + 1;
+inline constexpr std::size_t kernel_kind_count = static_cast<std::size_t>(KernelKind::dequantize_weight) + 1;
 
 /// Floating-point operations of a kernel, 2 per multiply-add.
 ///

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/program/base_weights.hpp"
 #include "core/program/kernel.hpp"
 #include "core/program/moment_scales.hpp"
 
@@ -31,6 +32,10 @@ inline double expert_results(const Kernel& k) { return all(k) * (k.options.trans
 // Adapters.
 inline double adapter_inputs(const Kernel& k) { return rows_depth(k) * adapted_matrices_of(k); }
 inline double adapter_factor(const Kernel& k) { return depth(k) * static_cast<double>(adapted_columns_of(k)); }
+
+// Frozen matrices in few bits.
+inline double base_codes(const Kernel& k) { return static_cast<double>(quantized_size(k).codes); }
+inline double base_scales(const Kernel& k) { return static_cast<double>(quantized_size(k).scales); }
 
 // Attention.
 inline double value_width(const Kernel& k) { return k.value_dim > 0 ? k.value_dim : k.head_dim; }

@@ -14,7 +14,7 @@ constexpr std::string_view in_one_line =
     "dcontext,probabilities,dropped,lse,sinks,dsinks,dq,dq accumulator,queries,dqueries,pairs,dpairs,key,dkey,kv,"
     "dkv,part,part lse,keys,values,scores,dscores,weights,dweights,sum,pre,dpre,d,choice,slots,experts,loads,logits,"
     "dlogits,gates,dgates,rows,drows,max,target_logit,loss,losses,gradient,norm,norms,factor,steps,weight,"
-    "master,exact,m,v,scales,moments";
+    "master,exact,m,v,scales,moments,codes";
 
 constexpr std::array<std::string_view, operand_name_count> words = [] {
   std::array<std::string_view, operand_name_count> list;
@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, operand_name_count> words = [] {
   }
   return list;
 }();
-static_assert(words.back() == "moments");
+static_assert(words.back() == "codes");
 
 }  // namespace
 

@@ -102,8 +102,9 @@ enum class OperandName : std::uint8_t {
   v,
   scales,
   moments,
+  codes,
 };
-inline constexpr std::size_t operand_name_count = static_cast<std::size_t>(OperandName::moments) + 1;
+inline constexpr std::size_t operand_name_count = static_cast<std::size_t>(OperandName::codes) + 1;
 
 [[nodiscard]] std::string_view name_of(OperandName);
 

@@ -145,7 +145,7 @@ std::uint64_t parameter_elements(const Program& program) {
       const auto* alloc = std::get_if<Alloc>(&run.op->action);
       if (alloc == nullptr) return;
       const Buffer& b = program[alloc->what];
-      if (b.role != Role::weight || !b.parameters) return;
+      if (!b.parameters || (b.role != Role::weight && !of_base(program.parameter_tables[*b.parameters]))) return;
       const Instance i = instance_of(program, alloc->what, alloc->layer_shift, run.layer, run.microbatch);
       if (seen.emplace(*b.parameters, i.layer).second)
         elements += valid_elements(program.parameter_tables[*b.parameters]);

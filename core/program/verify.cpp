@@ -81,11 +81,11 @@ std::vector<Violation> verify(const Program& program, const WorkProgress& progre
     void (*check)(verifying::Findings&);
     double share;  // of the time, roughly
   };
-  constexpr Part parts[] = {{verifying::check_layout, 0.01},  {verifying::check_operands, 0.01},
-                            {verifying::check_data, 0.43},    {verifying::check_gradients, 0.05},
-                            {verifying::check_order, 0.25},   {verifying::check_values, 0.2},
-                            {verifying::check_scores, 0.01},  {verifying::check_pairs, 0.02},
-                            {verifying::check_targets, 0.01}, {verifying::check_norms, 0.01}};
+  constexpr Part parts[] = {
+      {verifying::check_layout, 0.01},  {verifying::check_operands, 0.005}, {verifying::check_base, 0.005},
+      {verifying::check_data, 0.43},    {verifying::check_gradients, 0.05}, {verifying::check_order, 0.25},
+      {verifying::check_values, 0.2},   {verifying::check_scores, 0.01},    {verifying::check_pairs, 0.02},
+      {verifying::check_targets, 0.01}, {verifying::check_norms, 0.01}};
   verifying::Findings findings(program, progress);
   double begin = 0.0;
   for (const Part& part : parts) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/program/base_weights.hpp"
 #include "core/program/kernel_table.hpp"
 #include "core/program/verify_parts.hpp"
 
@@ -154,6 +155,16 @@ class Operands {
       case KernelKind::initialize:
         if (!buffer(0).parameters) wrong("only buffers with a parameter table are initialized");
         break;
+      case KernelKind::quantize_weight:
+      case KernelKind::dequantize_weight: {
+        const auto base = static_cast<BaseWeights>(k.site);
+        if (base != BaseWeights::nf4 && base != BaseWeights::int8 && base != BaseWeights::fp8) {
+          wrong(fmt::format("there is no format {} of weights in few bits", k.site));
+        } else if (k.options.scaled && base != BaseWeights::nf4) {
+          wrong("only the scales of nf4 are in few bits too");
+        }
+        break;
+      }
       case KernelKind::load_tokens:
       case KernelKind::load_targets:
       case KernelKind::load_segments:

@@ -58,6 +58,7 @@ class Findings {
 // The parts, in the order in which verify runs them.
 void check_layout(Findings&);     ///< everything that later parts index by
 void check_operands(Findings&);   ///< block by block, no runs
+void check_base(Findings&);       ///< matrices in few bits, block by block
 void check_data(Findings&);       ///< lifetimes and hazards, class by class
 void check_gradients(Findings&);  ///< contributions, class by class
 void check_order(Findings&);      ///< matching and deadlock, between ranks

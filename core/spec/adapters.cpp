@@ -1,5 +1,7 @@
 #include "core/spec/adapters.hpp"
 
+#include <cmath>
+
 #include "core/spec/model_spec.hpp"
 
 namespace orrery {
@@ -16,6 +18,15 @@ std::string_view name_of(AdaptedMatrix m) {
   }
   return "";
 }
+
+const std::vector<std::string_view>& base_weights_names() {
+  static const std::vector<std::string_view> names{"unquantized", "nf4", "int8", "fp8"};  // as enumerated
+  return names;
+}
+
+std::string_view name_of(BaseWeights base) { return base_weights_names()[static_cast<std::size_t>(base)]; }
+
+double Adapters::scale() const { return alpha / (rank_stabilized ? std::sqrt(static_cast<double>(rank)) : rank); }
 
 std::uint8_t matrices_of(const ModelSpec& m, const Adapters& a) {
   const auto without_gate = static_cast<std::uint8_t>(a.matrices & ~Adapters::bit(AdaptedMatrix::gate));

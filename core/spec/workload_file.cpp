@@ -58,6 +58,7 @@ void read_adapters(TomlTable t, Workload& w) {
   const double usual_scale = a.scale();
   t.read("rank", a.rank, {1, max_adapter_rank});
   a.alpha = usual_scale * a.rank;
+  t.read("rank_stabilized", a.rank_stabilized, Need::optional);
   t.read("alpha", a.alpha, {0.0, 1e6, true}, Need::optional);
   std::vector<std::string> names;
   if (t.read("matrices", names, adapted_matrix_count, Need::optional)) {
@@ -69,6 +70,13 @@ void read_adapters(TomlTable t, Workload& w) {
       t.error("matrices", "workload.adapters", what, {matrices_help()});
     }
     a.matrices = matrices.value_or(a.matrices);
+  }
+  t.read_enum("base", base_weights_names(), a.base, Need::optional);
+  t.read("double_quantization", a.double_quantization, Need::optional);
+  if (a.double_quantization && a.base != BaseWeights::nf4) {
+    t.error("double_quantization", "workload.adapters", "only the scales of nf4 are quantized a second time",
+            {"base is \"" + std::string(name_of(a.base)) + "\".",
+             "Write base = \"nf4\", or leave double_quantization out."});
   }
   t.finish();
   w.adapters = a;
@@ -82,6 +90,9 @@ void write_adapters(TomlWriter& out, const Adapters& a, const std::string& path)
   }
   if (names.empty()) names.emplace_back("all");
   out.texts("matrices", names);
+  if (a.rank_stabilized) out.flag("rank_stabilized", true);
+  if (a.base != BaseWeights::unquantized) out.text("base", name_of(a.base));
+  if (a.double_quantization) out.flag("double_quantization", true);
 }
 
 }  // namespace

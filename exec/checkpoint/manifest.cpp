@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 #include <utility>
 
 #include "core/plan/plan_file.hpp"
@@ -155,12 +156,15 @@ void check_resume(const Manifest& m, const PlannedRun& run, const std::string& f
             "These must be the same; learning rate, batch and data may change."});
   }
   const auto trained = [&](const Workload& w) {
-    return w.adapters ? fmt::format("adapters of rank {} of {}", w.adapters->rank, matrices_text(*w.adapters))
-                      : std::string("all weights");
+    if (!w.adapters) return std::string("all weights");
+    const Adapters& a = *w.adapters;
+    return fmt::format(
+        "adapters of rank {} of {}{}", a.rank, matrices_text(a),
+        a.base == BaseWeights::unquantized ? "" : fmt::format(", beside matrices in {}", name_of(a.base)));
   };
   const auto shape = [&](const Workload& w) {
-    return w.adapters ? std::pair(w.adapters->rank, matrices_of(run.model, *w.adapters))
-                      : std::pair(0U, std::uint8_t{0});
+    const Adapters a = w.adapters.value_or(Adapters{.rank = 0, .matrices = 0});
+    return std::tuple(a.rank, matrices_of(run.model, a), a.base, a.double_quantization);
   };
   if (shape(old) != shape(now)) {
     refuse("checkpoint.adapters", "the checkpoint is of a run that trained other weights",

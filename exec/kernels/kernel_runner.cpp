@@ -25,7 +25,7 @@ Bodies all_bodies() {
                            cpu::mixture_kernels,        cpu::norm_kernels,
                            cpu::optimizer_kernels,      cpu::query_key_norm_kernels,
                            cpu::rearranging_kernels,    cpu::rope_kernels,
-                           cpu::trust_ratio_kernels}) {
+                           cpu::trust_ratio_kernels,    cpu::base_weight_kernels}) {
     for (const cpu::HostKernel& kernel : topic()) {
       cpu::HostKernel& place = bodies[static_cast<std::size_t>(kernel.kind)];
       ORRERY_ASSERT(place.f32 == nullptr, name_of(kernel.kind));

@@ -14,6 +14,10 @@ namespace orrery {
 /// Reads it (docs/frameworks/accelerate.md).
 void read_accelerate_yaml(LaunchReading&);
 
+/// Whether a file is PEFT's adapter_config.json, and what it says of adapters.
+[[nodiscard]] bool is_peft_json(const LaunchFile&);
+void read_peft_json(LaunchReading&);
+
 /// "bf16", "fp16", "fp8" or "fp32", which is set. Where the file does not say it, another may (`elsewhere`).
 std::string read_accelerate_precision(LaunchReading&, bool elsewhere);
 /// fsdp_config; `machines` and the number of processes give the replicas of hybrid sharding.

@@ -26,7 +26,8 @@ Framework accelerate() {
       .check_model = check_accelerate_model,
       .abilities_source = "huggingface/accelerate@16cb6eb8 src/accelerate/{utils/dataclasses,parallelism_config}.py",
       .formats = {{"accelerate-yaml", "an Accelerate configuration", LaunchSyntax::yaml, is_accelerate_yaml,
-                   read_accelerate_yaml}},
+                   read_accelerate_yaml},
+                  {"peft-json", "PEFT's adapter_config.json", LaunchSyntax::yaml, is_peft_json, read_peft_json}},
       .writings = {{"accelerate", "an Accelerate configuration (YAML)", write_accelerate}}};
 }
 

@@ -19,7 +19,8 @@ struct Row {
   std::string_view says;
 };
 constexpr std::string_view adapters =
-    "weights frozen in 8 or 4 bits are not in plans yet: adapter: lora on 16-bit weights is";
+    "weights that are kept so are not in plans yet: load_in_4bit and load_in_8bit are";
+constexpr std::string_view alone = "weights in 8 or 4 bits are frozen: adapter: lora or qlora trains beside them";
 constexpr std::string_view merged = "ReLoRA merges adapters into the weights as it goes, which is not in plans yet";
 constexpr std::string_view some = "adapters of some layers alone are not in plans yet";
 constexpr std::string_view rewards = "training of a reward model is not in plans yet: its head and loss are others";
@@ -40,8 +41,8 @@ constexpr std::array rows{
     Row{"lora_modules_to_save", "adapters beside embeddings or a head that are trained whole are not in plans yet"},
     Row{"peft_use_dora", "DoRA, which trains magnitudes too, is not in plans yet"},
     Row{"lora_target_parameters", "adapters of experts are not in plans yet"},
-    Row{"load_in_8bit", adapters},
-    Row{"load_in_4bit", adapters},
+    Row{"load_in_8bit", alone},
+    Row{"load_in_4bit", alone},
     Row{"gptq", adapters},
     Row{"quantize_moe_experts", adapters},
     Row{"reward_model", rewards},
@@ -80,12 +81,14 @@ bool beyond_axolotl_plans(LaunchReading& r) {
     return true;
   }
   if (const LaunchValue* adapter = r.value("adapter");
-      adapter != nullptr && is_on(*adapter) && adapter->text != "lora") {
+      adapter != nullptr && is_on(*adapter) && adapter->text != "lora" && adapter->text != "qlora") {
     end_reading(r, "adapter", fmt::format("{} adapters are not in plans yet", adapter->text.substr(0, 40)),
-                {"Plans have low-rank adapters of 16-bit weights: adapter: lora."});
+                {"Plans have low-rank adapters: adapter: lora, or qlora."});
     return true;
   }
+  const bool adapts = r.text("adapter") == "lora" || r.text("adapter") == "qlora";
   for (const LaunchValue& v : r.file().values) {
+    if (adapts && (v.key == "load_in_8bit" || v.key == "load_in_4bit")) continue;
     const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& known) {
       return known.key.ends_with('.') ? v.key.starts_with(known.key) : v.key == known.key;
     });

@@ -43,6 +43,10 @@ void read_attention(LaunchReading& r) {
 }
 
 void offload(LaunchReading& r, std::string_view key, bool disk) {
+  if (r.is_set("workload.adapters.rank")) {
+    r.refuse(key, "activations off the device beside adapters are not in plans", "activations on the device");
+    return;
+  }
   r.set(key, "plan.offload_activations", "8");
   if (disk) r.set(key, "plan.activations_tier", "\"disk\"");
 }

@@ -110,6 +110,20 @@ bool keeps_masters(LaunchReading& r, const TrainerSharding& sharding) {
   return true;
 }
 
+/// In what bitsandbytes keeps the frozen matrices. axolotl's own defaults are NF4 with scales in 8 bits
+/// (axolotl-ai-cloud/axolotl@067b021c src/axolotl/loaders/model.py; utils/schemas/validation.py).
+void read_base(LaunchReading& r, bool qlora) {
+  const bool four = r.toggle("load_in_4bit").value_or(false), eight = r.toggle("load_in_8bit").value_or(false);
+  if (qlora && (eight || !four)) {
+    r.error("adapter", "qlora takes weights in 4 bits", {"Add load_in_4bit: true, and leave load_in_8bit out."});
+  } else if (four) {
+    read_trainer_base(r, {"load_in_4bit", 4, "bnb_config_kwargs.bnb_4bit_quant_type",
+                          "bnb_config_kwargs.bnb_4bit_use_double_quant", "nf4", true});
+  } else if (eight) {
+    read_trainer_base(r, {"load_in_8bit", 8});
+  }
+}
+
 /// The numbers' types. Without a word, axolotl takes bf16 where the GPU has it.
 WeightStorage read_precision(LaunchReading& r, const TrainerSharding& sharding) {
   const auto fp8 = r.toggle("fp8"), fp16 = r.toggle("fp16"), float16 = r.toggle("float16"),
@@ -175,10 +189,11 @@ void read_axolotl_yaml(LaunchReading& r) {
   bound_sequence(r, packed);
   if (r.value("dp_shard_size") != nullptr) r.take("dp_shard_size", "ranks that shard");
 
-  if (r.text("adapter") == "lora") {
+  if (const auto adapter = r.text("adapter"); adapter == "lora" || adapter == "qlora") {
     r.take("adapter", "adapters are trained, and the weights stay as they are");
-    read_trainer_adapters(
-        r, {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_linear", 0, false});
+    read_trainer_adapters(r, {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_linear",
+                              "peft_use_rslora", 0, false});
+    read_base(r, *adapter == "qlora");
   }
   const WeightStorage weights = read_precision(r, sharding);
   read_trainer_optimizer(r, "optimizer", weights);

@@ -18,7 +18,6 @@ struct Row {
   std::string_view key, says;
 };
 constexpr std::array rows{
-    Row{"quantization_bit", "weights frozen in few bits are not in plans yet: lora on 16-bit weights is"},
     Row{"use_dora", "DoRA, which trains magnitudes too, is not in plans yet"},
     Row{"additional_target", "adapters beside modules that are trained whole are not in plans yet"},
     Row{"use_kt", "experts that the host computes are not in plans yet"},
@@ -69,6 +68,10 @@ bool other_tuning(LaunchReading& r) {
 
 bool beyond_llama_factory_plans(LaunchReading& r) {
   if (trains_nothing(r) || other_tuning(r)) return true;
+  if (is_on(r, "quantization_bit") && r.text("finetuning_type").value_or("lora") != "lora") {
+    end_reading(r, "quantization_bit", "weights in few bits are frozen: finetuning_type lora trains beside them");
+    return true;
+  }
   for (const Row& row : rows) {
     if (!is_on(r, row.key)) continue;
     end_reading(r, row.key, std::string(row.says));

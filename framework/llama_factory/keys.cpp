@@ -57,12 +57,12 @@ void pass_over_llama_factory_keys(LaunchReading& r) {
   r.without_effect({"do_sample", "temperature", "top_p", "top_k", "num_beams", "max_length", "max_new_tokens",
                     "repetition_penalty", "length_penalty", "vllm_*", "sglang_*", "export_*"},
                    "of serving and export");
-  r.without_effect({"use_rslora", "pissa_*"}, "it changes values, not their number");
-  r.without_effect(
-      {"lora_*", "use_dora", "create_new_adapter", "additional_target", "oft_*", "module_dropout", "freeze_*",
-       "quantization_*", "double_quantization", "kt_*", "use_kt", "use_llama_pro", "mixture_of_depths", "galore_*",
-       "apollo_*", "badam_*", "use_badam", "use_hyper_parallel", "hyper_parallel_*"},
-      "of what this run does not use");
+  r.without_effect({"pissa_*"}, "it changes values, not their number");
+  r.without_effect({"lora_*",   "use_rslora",     "use_dora",      "create_new_adapter", "additional_target",
+                    "oft_*",    "module_dropout", "freeze_*",      "quantization_*",     "double_quantization",
+                    "kt_*",     "use_kt",         "use_llama_pro", "mixture_of_depths",  "galore_*",
+                    "apollo_*", "badam_*",        "use_badam",     "use_hyper_parallel", "hyper_parallel_*"},
+                   "of what this run does not use");
   r.without_effect({"pref_*", "dpo_*", "kto_*", "simpo_gamma", "ppo_*", "ref_model*", "reward_model*", "ld_alpha"},
                    "of other stages than this");
   r.without_effect({"stage", "finetuning_type", "do_train", "do_predict", "use_mca", "use_megatron_bridge", "ray_*",

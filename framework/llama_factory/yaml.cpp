@@ -47,6 +47,21 @@ void bound_sequence(LaunchReading& r) {
   r.take("cutoff_len", "an upper bound: sequences are not packed, and batches are padded to their longest");
 }
 
+/// In what the frozen matrices are kept (src/llamafactory/model/model_utils/quantization.py): bitsandbytes' NF4 with
+/// scales in 8 bits, or its 8 bits.
+void read_base(LaunchReading& r) {
+  const auto bits = r.whole("quantization_bit", 2, 8);
+  if (!bits) return;
+  const std::string method = r.word("quantization_method", {"bnb", "hqq", "eetq"}).value_or("bnb");
+  if (method != "bnb" || (*bits != 4 && *bits != 8)) {
+    r.error("quantization_bit", "frozen weights are in 4 or 8 bits of bitsandbytes in plans",
+            {fmt::format("It is {} by {}.", *bits, method)});
+    return;
+  }
+  if (r.value("quantization_method") != nullptr) r.take("quantization_method", "bitsandbytes");
+  read_trainer_base(r, {"quantization_bit", *bits, "quantization_type", "double_quantization", "nf4", true});
+}
+
 /// Trained weights are cast to f32 before training, but for pure_bf16 (src/llamafactory/model/adapter.py).
 std::string read_precision(LaunchReading& r, WeightStorage& weights) {
   const bool bf16 = r.toggle("bf16").value_or(false), fp16 = r.toggle("fp16").value_or(false),
@@ -129,7 +144,8 @@ void read_llama_factory_yaml(LaunchReading& r) {
 
   if (r.text("finetuning_type").value_or("lora") == "lora") {
     if (r.value("finetuning_type") != nullptr) r.take("finetuning_type", "adapters are trained, and the weights stay");
-    read_trainer_adapters(r, {"lora_rank", "lora_alpha", "lora_dropout", "lora_target", "", 8, true});
+    read_trainer_adapters(r, {"lora_rank", "lora_alpha", "lora_dropout", "lora_target", "", "use_rslora", 8, true});
+    read_base(r);
   }
   LaunchSizes sizes;
   WeightStorage weights = WeightStorage::f32;

@@ -124,6 +124,29 @@ void read_targets(LaunchReading& r, const AdapterKeys& keys) {
 
 }  // namespace
 
+void read_trainer_base(LaunchReading& r, const BaseKeys& keys) {
+  constexpr const char* into = "workload.adapters.base";
+  if (keys.bits == 8) {
+    r.set(keys.key, into, "\"int8\"");
+    r.without_effect({keys.type, keys.twice}, "of 4 bits");
+    return;
+  }
+  r.set(keys.key, into, "\"nf4\"");
+  std::string type(keys.usual_type);
+  if (!keys.type.empty()) type = r.word(keys.type, {"nf4", "fp4"}).value_or(type);
+  if (type == "fp4") {
+    r.refuse(r.value(keys.type) != nullptr ? keys.type : keys.key, "FP4 is not in plans", "NF4, of as many bytes");
+  } else if (!keys.type.empty() && r.value(keys.type) != nullptr) {
+    r.take(keys.type, "the format of frozen matrices");
+  }
+  const std::optional<bool> twice = keys.twice.empty() ? std::nullopt : r.toggle(keys.twice);
+  if (twice) {
+    r.set(keys.twice, "workload.adapters.double_quantization", *twice ? "true" : "false");
+  } else if (keys.usual_twice) {
+    r.assume("workload.adapters.double_quantization", "true", "the program's default");
+  }
+}
+
 void read_trainer_adapters(LaunchReading& r, const AdapterKeys& keys) {
   std::uint64_t rank = keys.usual_rank;
   if (const auto given = r.whole(keys.rank, 1, max_adapter_rank)) {
@@ -137,6 +160,8 @@ void read_trainer_adapters(LaunchReading& r, const AdapterKeys& keys) {
   }
   if (const auto alpha = r.real(keys.alpha))
     r.set(keys.alpha, "workload.adapters.alpha", fmt::format("{:.17g}", *alpha));
+  if (!keys.rank_stabilized.empty() && r.toggle(keys.rank_stabilized).value_or(false))
+    r.set(keys.rank_stabilized, "workload.adapters.rank_stabilized", "true");
   if (r.real(keys.dropout).value_or(0.0) > 0.0) {
     r.refuse(keys.dropout, "dropout in front of adapters is not in plans", "adapters without dropout");
   }

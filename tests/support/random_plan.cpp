@@ -348,6 +348,16 @@ void add_adapters(Draw& draw, PlannedRun& run) {
   } while (matrices_of(run.model, a) == 0);
 }
 
+/// ZeRO-3 does not share out what is in few bits.
+void add_base(Draw& draw, PlannedRun& run) {
+  Adapters& a = *run.workload.adapters;
+  a.base = draw.of({BaseWeights::nf4, BaseWeights::nf4, BaseWeights::int8, BaseWeights::fp8});
+  a.double_quantization = a.base == BaseWeights::nf4 && draw.once_in(2);
+  a.rank_stabilized = draw.once_in(3);
+  run.plan.zero_stage = std::min(run.plan.zero_stage, 2U);
+  run.plan.parameter_chunk = Bytes();
+}
+
 }  // namespace
 
 PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
@@ -479,6 +489,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   }
   if (limits.predictions) add_predictions(draw, run);
   if (limits.adapters) add_adapters(draw, run);
+  if (limits.few_bits) add_base(draw, run);
   // The loss in pieces, in a third of the runs where it may be; there is no draw, so that the others stay as they are.
   const bool may_cut_loss = p.tensor == TensorAlgorithm::one_d && run.model.architecture != Architecture::vit;
   if (may_cut_loss && !limits.plain && w.seed / 7 % 3 == 0) {

@@ -32,6 +32,7 @@ struct RandomRunLimits {
   bool chunks = false;                    ///< ZeRO-3 has its parameters in chunks, where it may
   bool predictions = false;               ///< has prediction modules: 1D decoders, and no ZeRO-2, 3 or offloading
   bool adapters = false;                  ///< has adapters; check may still refuse the plan
+  bool few_bits = false;                  ///< beside adapters, the layers' matrices are in few bits
   bool architectures = false;             ///< BERT, vision transformers and latent attention only
 };
 

@@ -1,5 +1,7 @@
 #include "core/program/lower/adapters.hpp"
 
+#include "core/program/lower/base_weights.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -70,7 +72,7 @@ std::uint64_t narrow_width(const Kernel& second) { return second.depth * adapted
 }  // namespace
 
 void AdaptedProducts::forward(BlockBuilder& b, const Product& p, BufferId x, BufferId y) const {
-  c_.sharding.forward(c_, b, p, x, y);
+  c_.sharding.forward(c_, b, with_full_weight(c_, b, p, Pass::forward), x, y);
   const Narrow* n = beside(p);
   if (n == nullptr) return;
   const Kernel second = second_factor(c_, p, KernelKind::adapter_forward, Pass::forward);
@@ -80,7 +82,7 @@ void AdaptedProducts::forward(BlockBuilder& b, const Product& p, BufferId x, Buf
 }
 
 void AdaptedProducts::input_gradient(BlockBuilder& b, const Product& p, Operand dy, BufferId dx) const {
-  c_.sharding.input_gradient(c_, b, p, dy, dx);
+  c_.sharding.input_gradient(c_, b, with_full_weight(c_, b, p, Pass::input_gradient), dy, dx);
   const Narrow* n = beside(p);
   if (n == nullptr) return;
   const Kernel second = second_factor(c_, p, KernelKind::adapter_backward_input, Pass::input_gradient);

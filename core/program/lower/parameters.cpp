@@ -2,9 +2,11 @@
 #include <bit>
 #include <cmath>
 
+#include "core/program/base_weights.hpp"
 #include "core/program/factored.hpp"
 #include "core/program/flat_parts.hpp"
 #include "core/program/lower/adapters.hpp"
+#include "core/program/lower/base_weights.hpp"
 #include "core/program/lower/state.hpp"
 #include "core/program/lower/tensor.hpp"
 #include "core/program/moment_scales.hpp"
@@ -22,7 +24,8 @@ ShardDim cut(std::uint64_t n, const AxisList& axes) { return {n, n, axes, false}
 /// fills the one before; the last chunk is padded too.
 class TableBuilder {
  public:
-  TableBuilder(const State& context, std::string module, std::uint64_t chunk = 0) : context_(context), chunk_(chunk) {
+  TableBuilder(const State& context, std::string module, std::uint64_t chunk = 0, bool shared = true)
+      : context_(context), chunk_(chunk), shared_(shared) {
     table_.module = std::move(module);
     table_.slices.reserve(12);
   }
@@ -76,7 +79,7 @@ class TableBuilder {
 
   /// SegmentShare::own of a table that is not declared yet.
   AxisList shares_of(const ParameterSegment& segment) const {
-    return context_.shard_states ? uncut(context_.shard_axes, table_, segment) : AxisList{};
+    return context_.shard_states && shared_ ? uncut(context_.shard_axes, table_, segment) : AxisList{};
   }
 
   /// The segment goes on in a new chunk.
@@ -96,6 +99,7 @@ class TableBuilder {
 
   const State& context_;
   std::uint64_t chunk_;  ///< elements; 0: none
+  bool shared_;          ///< whether ZeRO makes parts of it
   ParameterTable table_;
 };
 
@@ -191,34 +195,50 @@ void latent_down_slices(TableBuilder& t, const State& c) {
   down("attention.key_rope.weight", l.rope_dim);
 }
 
+/// A matrix of a dense layer.
+void product_slice(TableBuilder& t, const State& c, std::string_view weight) {
+  const ModelSpec& m = c.model;
+  const TensorLayout& l = c.layout;
+  const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
+  const std::string name(weight);
+  if (weight == "attention.qkv.weight") {
+    const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
+    t.slice(name, {cut(m.hidden, l.widen_in), cut(m.kv_heads, l.widen_out), whole(group_width)}, Init::normal,
+            deviation);
+  } else if (weight == "attention.out.weight") {
+    t.slice(name, {cut(m.heads * value_width(m), l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
+  } else if (weight == "ffn.down.weight") {
+    t.slice(name, {cut(m.ffn, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
+  } else if (is_gated(m.activation)) {
+    t.slice(name, {cut(m.hidden, l.widen_in), whole(2), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
+  } else {
+    t.slice(name, {cut(m.hidden, l.widen_in), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
+  }
+}
+
 ParameterTable layer_table(const State& c, bool mixture) {
   const ModelSpec& m = c.model;
-  const std::uint64_t query = m.heads * value_width(m);
   const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
   const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
   const bool gated = is_gated(m.activation);
   const TensorLayout& l = c.layout;
   TableBuilder t(c, m.mixture && !mixture ? "layer.dense" : "layer", c.chunk);
   const auto matrices = [&] {
+    if (c.quantizes()) return;
     t.segment(true, false);
     if (m.latent && !c.grid) {
       latent_up_slices(t, c);
     } else if (m.latent) {
       if (m.latent->query_rank == 0) query_up_slice(t, c);
     } else {
-      t.slice("attention.qkv.weight", {cut(m.hidden, l.widen_in), cut(m.kv_heads, l.widen_out), whole(group_width)},
-              Init::normal, deviation);
+      product_slice(t, c, "attention.qkv.weight");
     }
-    t.slice("attention.out.weight", {cut(query, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
+    product_slice(t, c, "attention.out.weight");
     if (mixture) {
       mixture_slices(t, c, residual);
-    } else if (gated) {
-      t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), whole(2), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
     } else {
-      t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
-    }
-    if (!mixture) {
-      t.slice("ffn.down.weight", {cut(m.ffn, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
+      product_slice(t, c, "ffn.up.weight");
+      product_slice(t, c, "ffn.down.weight");
     }
     if (m.latent && c.grid) latent_up_slices(t, c);
     if (m.latent) latent_down_slices(t, c);
@@ -386,6 +406,41 @@ ParameterTable adapter_table(const State& c) {
   return t.finish();
 }
 
+/// The layers' matrices in few bits, each with a table of its own.
+void declare_base(State& c) {
+  const Adapters& a = *c.workload.adapters;
+  for (const char* weight : layer_products) {
+    BaseMatrix base;
+    base.weight = weight;
+    const std::string name = base_module(weight);
+    TableBuilder t(c, name, 0, false);
+    t.segment(true, false);
+    product_slice(t, c, weight);
+    base.table = static_cast<std::uint32_t>(c.program.parameter_tables.size());
+    c.program.parameter_tables.push_back(t.finish());
+    const ParameterTable& table = c.program.parameter_tables.back();
+    const ShardDim& in = table.slices.front().shard.dims[0];
+    base.rows = in.extent / size(c.program.mesh, in.split);
+    base.columns = local_count(table.slices.front().shard, c.program.mesh) / base.rows;
+    const auto declare = [&](const char* what, Role role, DType dtype, std::uint64_t count) {
+      Buffer b;
+      b.name = name + "." + what;
+      b.role = role;
+      b.scope = Scope::layer;
+      b.dtype = dtype;
+      b.count = count;
+      if (role == Role::workspace) b.parameters = base.table;
+      return c.declare(std::move(b));
+    };
+    const QuantizedSize size = quantized_size(a.base, a.double_quantization, base.rows, base.columns);
+    base.codes = declare("codes", Role::weight, code_dtype(a.base), size.codes);
+    base.scales = declare("scales", Role::weight, scale_dtype(a.double_quantization), size.scales);
+    base.forward = declare("forward", Role::workspace, c.act, table.count);
+    base.backward = declare("backward", Role::workspace, c.act, table.count);
+    c.base.push_back(base);
+  }
+}
+
 /// Where a module's states live, and with `all` its weights too; some layers' states are here, some there.
 struct StatesOn {
   bool device, host, all;
@@ -509,6 +564,7 @@ void declare_parameters(State& c) {
     declare_module(c, c.*kind.module, kind.prediction > 0 ? prediction_table(c) : layer_table(c, kind.mixture),
                    Scope::layer, on);
   }
+  if (c.quantizes()) declare_base(c);
   if (!c.trains_weights()) declare_module(c, c.adapters, adapter_table(c), Scope::layer, {true, false, false});
   declare_module(c, c.head, head_table(c), Scope::stage, ends);
   c.shares = segment_shares(c);

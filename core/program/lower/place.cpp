@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "core/program/lower/base_weights.hpp"
 #include "core/program/lower/passes.hpp"
 
 namespace orrery::lowering {
@@ -23,6 +24,12 @@ BlockId build_setup(State& s, const Module& m, Home home) {
     b.compute(s.kernel(kind, Pass::setup, 1, s.program[buffer].count), {write(buffer)});
   };
   if (home != Home::all_on_host) put(m.weights, KernelKind::initialize);
+  if (&m == &s.layer) {
+    for (const BaseMatrix& base : s.base) {
+      put(base.forward, KernelKind::initialize);
+      quantize_base(s, b, base);
+    }
+  }
   const Module* trained = s.trained(m);
   if (trained == nullptr) return b.finish(s);
   if (trained != &m) put(trained->weights, KernelKind::initialize);

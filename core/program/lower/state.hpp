@@ -181,6 +181,16 @@ struct Module {
   HostStates host;  ///< only where Plan::offload_states says so
 };
 
+/// A matrix of layers that is kept in few bits. It is a module of its own, which has weights in full for as long as
+/// setup, or a product, needs them. All are of one rank.
+struct BaseMatrix {
+  std::uint32_t table = 0;  ///< index into Program::parameter_tables
+  std::string_view weight;  ///< its slice: "attention.qkv.weight"
+  std::uint64_t rows = 0, columns = 0;
+  BufferId codes{}, scales{};
+  BufferId forward{}, backward{};  ///< in full, for the product and for its input gradient
+};
+
 struct State;
 
 /// Layers that have the same parameters and the same ops. Several kinds may have one module: their parameters are
@@ -317,6 +327,7 @@ struct State {
   /// Kinds of layers: dense ones, then mixtures. Behind them comes what brings the stream into each prediction module.
   std::vector<LayerKind> kinds;
   std::vector<std::uint8_t> kind_numbers;  ///< by layer
+  std::vector<BaseMatrix> base;            ///< where the workload keeps the layers' matrices in few bits
   [[nodiscard]] const LayerKind& kind_of(std::uint32_t number) const { return kinds[kind_numbers[number]]; }
   /// The first kind with the same module, which what is made once for a module is made for.
   [[nodiscard]] const LayerKind& first_with_module(const LayerKind&) const;
@@ -328,6 +339,10 @@ struct State {
   [[nodiscard]] std::vector<const Module*> all_modules() const;
   /// Whether weights have gradients; otherwise adapters alone are trained.
   [[nodiscard]] bool trains_weights() const { return !workload.adapters.has_value(); }
+  /// Whether the matrices of layers are kept in few bits, apart from the layers' modules.
+  [[nodiscard]] bool quantizes() const {
+    return workload.adapters && workload.adapters->base != BaseWeights::unquantized;
+  }
   /// What is trained of a module: all of it, the adapters of a layer, or nothing (null).
   [[nodiscard]] const Module* trained(const Module& of) const {
     return trains_weights() ? &of : &of == &layer ? &adapters : nullptr;

@@ -23,6 +23,9 @@ struct Product {
   std::uint64_t first = 0;
   /// The product, or its input gradient, is added to what another has made: branches side by side (1D alone).
   bool adds = false;
+  /// The buffer that holds the weight, and nothing else, while the product runs; without it the module's does (1D
+  /// alone).
+  BufferId brought = no_buffer;
 };
 
 /// A norm's kernels and operands, for layers and head alike.

@@ -18,7 +18,7 @@ class Megatron final : public TensorSharding {
     Kernel k = c.kernel(KernelKind::gemm, Pass::forward, rows_of(c, p), p.out, p.in);
     k.compute = compute_type(c, p);
     k.options.transpose_b = p.transposed;
-    const Operand w = weight_of(c, *p.module, p.weight);
+    const Operand w = weight(c, p);
     if (p.bias != nullptr) {
       k.options.bias = true;
       b.compute(k, {of_rows(p, read(x)), w, write(y), weight_of(c, *p.module, p.bias)});
@@ -31,7 +31,7 @@ class Megatron final : public TensorSharding {
     Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, rows_of(c, p), p.in, p.out);
     k.compute = compute_type(c, p);
     k.options.transpose_b = !p.transposed;
-    b.compute(k, {dy, weight_of(c, *p.module, p.weight), of_rows(p, p.adds ? update(dx) : write(dx))});
+    b.compute(k, {dy, weight(c, p), of_rows(p, p.adds ? update(dx) : write(dx))});
   }
 
   void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, Operand dy) const override {
@@ -97,6 +97,9 @@ class Megatron final : public TensorSharding {
   }
 
  private:
+  static Operand weight(const State& c, const Product& p) {
+    return p.brought != no_buffer ? read(p.brought) : weight_of(c, *p.module, p.weight);
+  }
   static std::uint64_t rows_of(const State& c, const Product& p) { return p.rows > 0 ? p.rows : c.tokens; }
   /// The product's rows of x, or of its gradient.
   static Operand of_rows(const Product& p, Operand x) {

@@ -18,6 +18,7 @@ struct HostKernel {
 [[nodiscard]] std::span<const HostKernel> activation_kernels();
 [[nodiscard]] std::span<const HostKernel> adafactor_kernels();
 [[nodiscard]] std::span<const HostKernel> adapter_kernels();
+[[nodiscard]] std::span<const HostKernel> base_weight_kernels();
 [[nodiscard]] std::span<const HostKernel> flash_attention_kernels();
 [[nodiscard]] std::span<const HostKernel> part_attention_kernels();
 [[nodiscard]] std::span<const HostKernel> sink_attention_kernels();

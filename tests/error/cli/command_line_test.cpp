@@ -77,6 +77,11 @@ TEST_CASE("cli.adapters: matrices of adapters that are none, or without a rank",
   CHECK(refused(tiny + "--adapters 4 --adapter-matrices q,head") ==
         "error: --adapter-matrices: \"head\" is no matrix that takes an adapter [cli.adapters]\n"
         "  The matrices are q, k, v, o, gate, up and down; all stands for all of them.\n");
+  CHECK(refused(tiny + "--base nf4") ==
+        "error: --base needs --adapters [cli.adapters]\n  Weights that are trained are not kept in few bits.\n");
+  CHECK(refused(tiny + "--adapters 4 --base int8 --double-quantization") ==
+        "error: --double-quantization needs --base nf4 [cli.adapters]\n"
+        "  Only the scales of nf4 are quantized again.\n");
 }
 
 TEST_CASE("cli.clip-norm: what it may be", "[error]") {

@@ -67,8 +67,9 @@ TEST_CASE("launch.kind, launch.syntax and import.kind: files that are no launch 
   const std::string other = folder.file("other.yaml");
   write(other, "a: 1\nb: 2\n");
   const std::string kinds =
-      "accelerate-yaml, axolotl-yaml, colossal-ai-python, deepspeed-json, llama-factory-yaml, llama-factory-v1-yaml, "
-      "megatron-script, megatron-args, megatron-bridge, megatron-bridge-python, nanotron-yaml, torchtitan-toml, "
+      "accelerate-yaml, peft-json, axolotl-yaml, colossal-ai-python, deepspeed-json, llama-factory-yaml, "
+      "llama-factory-v1-yaml, megatron-script, megatron-args, megatron-bridge, megatron-bridge-python, nanotron-yaml, "
+      "torchtitan-toml, "
       "torchtitan-flags.\n";
   CHECK(refused("import " + other) ==
         "error: " + other + ": the kind of this file cannot be recognised [import.kind]\n" +

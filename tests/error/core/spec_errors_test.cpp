@@ -207,6 +207,14 @@ TEST_CASE("workload.adapters: a matrix that takes no adapter, and none", "[error
       |            ^
   The matrices are q, k, v, o, gate, up and down; all stands for all of them.
 )");
+  CHECK(
+      workload_error(good_workload + "[workload.adapters]\nrank = 8\nbase = \"int8\"\ndouble_quantization = true\n") ==
+      R"(w.toml:8:23: error: only the scales of nf4 are quantized a second time [workload.adapters]
+    8 | double_quantization = true
+      |                       ^
+  base is "int8".
+  Write base = "nf4", or leave double_quantization out.
+)");
   CHECK(workload_error(with(text, "\"q\", \"head\"", "")).find("adapters need a matrix [workload.adapters]") !=
         std::string::npos);
 }

@@ -34,12 +34,11 @@ RandomRunLimits with_adapters() {
   return limits;
 }
 
-TEST_CASE("adapters' gradients and updates are the reference's under any plan, and nothing else changes",
-          "[oracle][adapters]") {
-  const bool all = std::getenv("ORRERY_LONG_TESTS") != nullptr;
+/// Runs the plans, and holds them to the reference and to having met every axis.
+void check_plans(std::size_t count, const RandomRunLimits& limits) {
   std::map<std::string, int> seen;
-  for (const std::uint64_t seed : seeds(all ? 400 : 40, with_adapters())) {
-    const PlannedRun run = random_run(seed, with_adapters());
+  for (const std::uint64_t seed : seeds(count, limits)) {
+    const PlannedRun run = random_run(seed, limits);
     const Plan& p = run.plan;
     CAPTURE(seed, describe(run));
     const auto violations = verify(lower(run.model, run.workload, p));
@@ -58,12 +57,28 @@ TEST_CASE("adapters' gradients and updates are the reference's under any plan, a
     seen["pipeline"] += p.mesh.size(Axis::pipeline) > 1 ? 1 : 0;
     seen["context"] += p.mesh.size(Axis::context) > 1 ? 1 : 0;
     seen["recompute"] += p.recompute == Recompute::full ? 1 : 0;
-    for (std::uint32_t z = 1; z <= 3; ++z) seen["zero " + std::to_string(z)] += shared && p.zero_stage == z ? 1 : 0;
+    const Adapters& a = *run.workload.adapters;
+    if (limits.few_bits) ++seen[std::string(name_of(a.base)) + (a.double_quantization ? " twice" : "")];
+    for (std::uint32_t z = 1; z <= (limits.few_bits ? 2 : 3); ++z)
+      seen["zero " + std::to_string(z)] += shared && p.zero_stage == z ? 1 : 0;
   }
   for (const auto& [what, times] : seen) {
     CAPTURE(what);
     CHECK(times > 0);
   }
+}
+
+TEST_CASE("adapters' gradients and updates are the reference's under any plan, and nothing else changes",
+          "[oracle][adapters]") {
+  check_plans(std::getenv("ORRERY_LONG_TESTS") != nullptr ? 400 : 40, with_adapters());
+}
+
+// The reference computes with the matrices that the stored numbers stand for, which the test makes by itself.
+TEST_CASE("beside matrices in few bits they are the reference's, and the stored numbers stay to the bit",
+          "[oracle][adapters]") {
+  RandomRunLimits limits = with_adapters();
+  limits.few_bits = true;
+  check_plans(std::getenv("ORRERY_LONG_TESTS") != nullptr ? 200 : 30, limits);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/program/flat_parts.hpp"
+#include "tests/oracle/numerics/few_bits.hpp"
 #include "tests/support/shares.hpp"
 
 namespace orrery::test {
@@ -57,23 +58,10 @@ struct Assembly {
 std::string name_in(const ParameterTable& table, const ParameterSlice& slice, std::uint32_t layer) {
   // The head's copy of a tied table bears the name of the original.
   if (table.module == "head" && slice.name == "embedding.word.weight") return slice.name;
-  if (table.module == "layer" || table.module == "layer.adapters" || table.module == "layer.dense" ||
-      table.module == "prediction")
+  if (table.module == "layer" || table.module.starts_with("base.") || table.module == "layer.adapters" ||
+      table.module == "layer.dense" || table.module == "prediction")
     return fmt::format("layers.{}.{}", layer, slice.name);
   return table.module + "." + slice.name;
-}
-
-/// Element of the tensor without padding, or nothing inside the padding.
-std::optional<std::uint64_t> place_of(const Shard& shard, const Box& box, std::uint64_t local) {
-  std::array<std::uint64_t, Shard::max_dims> at{};
-  for (std::size_t d = shard.rank; d-- > 0;) {
-    at[d] = box.offset[d] + local % box.extent[d];
-    local /= box.extent[d];
-    if (at[d] >= shard.dims[d].valid) return std::nullopt;
-  }
-  std::uint64_t place = 0;
-  for (std::size_t d = 0; d < shard.rank; ++d) place = place * shard.dims[d].valid + at[d];
-  return place;
 }
 
 /// Where elements of a flat table lie in one rank's buffer.
@@ -156,6 +144,18 @@ class Scales {
 
 }  // namespace
 
+std::optional<std::uint64_t> place_of(const Shard& shard, const Box& box, std::uint64_t local) {
+  std::array<std::uint64_t, Shard::max_dims> at{};
+  for (std::size_t d = shard.rank; d-- > 0;) {
+    at[d] = box.offset[d] + local % box.extent[d];
+    local /= box.extent[d];
+    if (at[d] >= shard.dims[d].valid) return std::nullopt;
+  }
+  std::uint64_t place = 0;
+  for (std::size_t d = 0; d < shard.rank; ++d) place = place * shard.dims[d].valid + at[d];
+  return place;
+}
+
 double element_at(const std::byte* data, DType dtype, std::uint64_t i) {
   switch (dtype) {
     case DType::f64: return raw<double>(data, i);
@@ -182,8 +182,60 @@ double scalar_on(const Program& program, const RunBuffers& buffers, Rank rank, c
   return 0.0;
 }
 
+namespace {
+
+/// The memory of a rank's buffer of this name; empty where it has none.
+std::span<const std::byte> memory_of(const Program& program, const RunBuffers& buffers, const std::string& name,
+                                     Rank rank, std::uint32_t layer) {
+  for (std::uint32_t id = 0; id < program.buffers.size(); ++id) {
+    if (program.buffers[id].name == name) return buffers.find(rank, {BufferId{id}, layer, 0});
+  }
+  return {};
+}
+
+/// Adds an element of a rank to its tensor.
+void add(Assembly& a, std::uint64_t place, double value, Rank rank) {
+  if (a.seen[place] && !same_bits(a.tensor.values[place], value)) {
+    ++a.differing;
+    a.last = rank;
+  }
+  a.seen[place] = true;
+  a.tensor.values[place] = value;
+}
+
+/// Matrices in few bits, which no buffer holds in full between steps.
+void collect_few_bits(const Program& program, const RunBuffers& buffers, const Adapters& adapters,
+                      std::map<std::string, Assembly>& assemblies) {
+  for (std::uint32_t t = 0; t < program.parameter_tables.size(); ++t) {
+    const ParameterTable& table = program.parameter_tables[t];
+    if (!table.module.starts_with("base.")) continue;
+    const ParameterSlice& slice = table.slices.front();
+    DType as = DType::f64;
+    for (const Buffer& b : program.buffers) as = b.parameters == t ? b.dtype : as;
+    for (std::uint32_t r = 0; r < program.mesh.size(); ++r) {
+      const Box box = box_of(slice.shard, program.mesh, Rank{r});
+      for (std::uint32_t layer = 0; layer < program.layers; ++layer) {
+        const auto memory = [&](const char* what) {
+          return memory_of(program, buffers, table.module + what, Rank{r}, layer);
+        };
+        const FewBits stored{memory(".codes"), memory(".scales")};
+        if (stored.codes.empty()) continue;
+        const std::vector<double> values =
+            values_of(stored, adapters, local_count(slice.shard, program.mesh), columns_of(program, table), as);
+        Assembly& a = assemblies.at(name_in(table, slice, layer));
+        for (std::uint64_t i = 0; i < values.size(); ++i) {
+          add(a, *place_of(slice.shard, box, i), values[i], Rank{r});
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
 ParameterSet collect(const Program& program, const RunBuffers& buffers, const std::string& what, Held held,
-                     const ParameterSet& shapes, std::vector<std::string>& failures) {
+                     const ParameterSet& shapes, std::vector<std::string>& failures,
+                     const std::optional<Adapters>& adapters) {
   std::map<std::string, Assembly> assemblies;
   for (const auto& [name, shape] : shapes) {
     assemblies[name] = {Matrix(shape.rows, shape.columns), std::vector<bool>(shape.values.size()), 0, 0, {}};
@@ -219,17 +271,13 @@ ParameterSet collect(const Program& program, const RunBuffers& buffers, const st
               if (value != 0.0) ++a.bad_padding;
               continue;
             }
-            if (a.seen[*place] && !same_bits(a.tensor.values[*place], value)) {
-              ++a.differing;
-              a.last = Rank{r};
-            }
-            a.seen[*place] = true;
-            a.tensor.values[*place] = value;
+            add(a, *place, value, Rank{r});
           }
         }
       }
     }
   }
+  if (adapters && what == "weights") collect_few_bits(program, buffers, *adapters, assemblies);
   ParameterSet result;
   for (auto& [name, a] : assemblies) {
     std::uint64_t missing = 0;

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/program/program.hpp"
+#include "core/spec/adapters.hpp"
 #include "exec/run/execute.hpp"
 #include "exec/train/matrix.hpp"
 
@@ -21,8 +23,14 @@ enum class Held {
 ///
 /// Adds a line to `failures` for every tensor of which elements are missing,
 /// of which two holders disagree in a bit, or whose padding is not zero.
+///
+/// Weights of matrices that `adapters` keeps in few bits are what the stored numbers stand for.
 [[nodiscard]] ParameterSet collect(const Program&, const RunBuffers&, const std::string& what, Held,
-                                   const ParameterSet& shapes, std::vector<std::string>& failures);
+                                   const ParameterSet& shapes, std::vector<std::string>& failures,
+                                   const std::optional<Adapters>& adapters = std::nullopt);
+
+/// Element of the tensor without padding, or nothing inside the padding.
+[[nodiscard]] std::optional<std::uint64_t> place_of(const Shard&, const Box&, std::uint64_t local);
 
 /// Element `i` of raw memory as a double.
 [[nodiscard]] double element_at(const std::byte* data, DType, std::uint64_t i);

@@ -109,3 +109,29 @@ TEST_CASE("Devices whose compiler splits the run are diagnosed once, at their li
   REQUIRE(l.diagnostics.size() == 1);
   CHECK(l.diagnostics.list()[0].position.line == 2);
 }
+
+// As PEFT 0.13 writes it, shortened.
+TEST_CASE("PEFT's adapter_config.json says what is trained, and --set the rest", "[framework][accelerate]") {
+  const std::string head =
+      "{\"base_model_name_or_path\": \"meta-llama/Meta-Llama-3-8B\", \"bias\": \"none\", \"inference_mode\": true, "
+      "\"lora_alpha\": 64, \"peft_type\": \"LORA\", \"r\": 16, \"rank_pattern\": {}, \"modules_to_save\": null, ";
+  const Launched l =
+      launched(head + "\"lora_dropout\": 0.0, \"use_rslora\": true, \"target_modules\": [\"q_proj\", \"v_proj\"]}",
+               "adapter_config.json", with_gpus(2));
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  CHECK(l.run->run.model_reference == "llama-3-8b");
+  CHECK(l.run->run.workload.adapters->rank == 16);
+  CHECK(l.run->run.workload.adapters->scale() == 16.0);  // 64 / sqrt(16)
+  CHECK(matrices_text(*l.run->run.workload.adapters) == "q, v");
+  CHECK_FALSE(l.run->has(LaunchNote::Kind::not_expressible));
+  const Launched dora =
+      launched(head + "\"lora_dropout\": 0.1, \"use_dora\": true, \"target_modules\": \"all-linear\"}",
+               "adapter_config.json", with_gpus(2));
+  INFO(render(dora.diagnostics));
+  REQUIRE(dora.run);
+  CHECK(dora.refuses("use_dora"));
+  CHECK(dora.refuses("lora_dropout"));
+  CHECK(dora.run->run.workload.adapters->matrices == Adapters::all_matrices);
+  CHECK_FALSE(launched("{\"peft_type\": \"IA3\"}", "adapter_config.json", with_gpus(2)).run);
+}

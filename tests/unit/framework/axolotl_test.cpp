@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "tests/unit/framework/launch_test.hpp"
 
 using namespace orrery;
@@ -107,7 +109,7 @@ TEST_CASE("Activations that axolotl offloads wait on the host, or on disk", "[fr
 TEST_CASE("What axolotl trains and plans do not have is diagnosed at its line, alone", "[framework][axolotl]") {
   const std::string base = "base_model: llama-3-8b\nsequence_len: 2048\nfoo: 1\n";  // foo is unknown
   for (const char* line :
-       {"adapter: qlora", "peft_use_dora: true", "rl: dpo", "reward_model: true", "load_in_4bit: true",
+       {"adapter: llama-adapter", "peft_use_dora: true", "rl: dpo", "reward_model: true", "load_in_4bit: true",
         "qat: {weight_dtype: "
         "int8}",
         "lisa_n_layers: 4", "processor_type: AutoProcessor", "unfrozen_parameters: [lm_head]", "relora: true",
@@ -122,6 +124,48 @@ TEST_CASE("What axolotl trains and plans do not have is diagnosed at its line, a
   // The same keys turned off are nothing.
   const Launched off = read("base_model: llama-3-8b\nsequence_len: 2048\nadapter:\nload_in_4bit: false\nrl:\n");
   CHECK(off.run);
+}
+
+TEST_CASE("axolotl's QLoRA keeps the layers' matrices in NF4 with scales in 8 bits, and lora may keep 8 bits",
+          "[framework][axolotl]") {
+  const std::string head =
+      "base_model: llama-3-8b\nsequence_len: 2048\nlora_r: 32\nlora_alpha: 16\nlora_target_linear: true\n";
+  const auto adapters = [&](const std::string& lines) {
+    const Launched l = read(head + lines);
+    CAPTURE(lines, render(l.diagnostics));
+    REQUIRE(l.run);
+    return l.run->run.workload.adapters.value();
+  };
+  const Adapters four = adapters("adapter: qlora\nload_in_4bit: true\n");
+  CHECK(four.base == BaseWeights::nf4);
+  CHECK(four.double_quantization);
+  const Adapters single = adapters(
+      "adapter: lora\nload_in_4bit: true\npeft_use_rslora: true\nbnb_config_kwargs:\n  bnb_4bit_use_double_quant: "
+      "false\n");
+  CHECK(single.base == BaseWeights::nf4);
+  CHECK_FALSE(single.double_quantization);
+  CHECK(single.rank_stabilized);
+  CHECK(single.scale() == Approx(16.0 / std::sqrt(32.0)));
+  CHECK(adapters("adapter: lora\nload_in_8bit: true\n").base == BaseWeights::int8);
+  CHECK(adapters("adapter: lora\n").base == BaseWeights::unquantized);
+  // axolotl itself takes neither.
+  CHECK_FALSE(read(head + "adapter: qlora\n").run);
+  CHECK_FALSE(read(head + "adapter: qlora\nload_in_8bit: true\n").run);
+  const Launched fp4 =
+      read(head + "adapter: qlora\nload_in_4bit: true\nbnb_config_kwargs:\n  bnb_4bit_quant_type: fp4\n");
+  REQUIRE(fp4.run);
+  CHECK(fp4.refuses("bnb_config_kwargs.bnb_4bit_quant_type"));
+}
+
+TEST_CASE("activations off the device beside adapters have the nearest, none off it", "[framework][axolotl]") {
+  const Launched l = read(
+      "base_model: llama-3-8b\nsequence_len: 2048\nadapter: lora\nlora_r: 8\nlora_target_linear: true\n"
+      "gradient_checkpointing: offload\n");
+  INFO(render(l.diagnostics));
+  REQUIRE(l.run);
+  CHECK(l.refuses("gradient_checkpointing"));
+  CHECK(l.run->run.plan.recompute == Recompute::full);
+  CHECK(l.run->run.plan.offload_activations == 0U);
 }
 
 TEST_CASE("axolotl's adapters are read, and what plans do not have of them is refused with the nearest",

@@ -100,7 +100,7 @@ TEST_CASE("Adapters, other stages and files that train nothing are diagnosed alo
   };
   const std::string head = "model_name_or_path: meta-llama/Meta-Llama-3-8B\ntemplate: llama3\n";
   for (const Case& c : {Case{head + "do_train: true\nstage: sft\nfinetuning_type: oft\n", "oft adapters"},
-                        Case{head + "do_train: true\nstage: sft\nquantization_bit: 4\n", "few bits"},
+                        Case{head + "do_train: true\nfinetuning_type: full\nquantization_bit: 4\n", "few bits"},
                         Case{head + "do_train: true\nstage: dpo\nfinetuning_type: full\n", "dpo"},
                         Case{head + "do_train: true\nfinetuning_type: freeze\n", "part of the layers"},
                         Case{head + "do_train: true\nfinetuning_type: full\nuse_badam: true\n", "one block"},
@@ -127,6 +127,16 @@ TEST_CASE("LoRA is what LLaMA-Factory tunes by itself: rank 8, beside all matric
   REQUIRE(own.run);
   CHECK(own.run->run.workload.adapters->rank == 4);
   CHECK(matrices_text(*own.run->run.workload.adapters) == "q, v");
+  const Launched four = read(head + "quantization_bit: 4\nuse_rslora: true\n");
+  INFO(render(four.diagnostics));
+  REQUIRE(four.run);
+  CHECK(four.run->run.workload.adapters == Adapters{8, 16.0, Adapters::all_matrices, true, BaseWeights::nf4, true});
+  const Launched eight = read(head + "quantization_bit: 8\nquantization_method: bnb\n");
+  INFO(render(eight.diagnostics));
+  REQUIRE(eight.run);
+  CHECK(eight.run->run.workload.adapters->base == BaseWeights::int8);
+  CHECK_FALSE(read(head + "quantization_bit: 3\n").run);
+  CHECK_FALSE(read(head + "quantization_bit: 4\nquantization_method: hqq\n").run);
 }
 
 TEST_CASE("Optimizers that plans do not have keep the nearest, Adam", "[framework][llama_factory]") {

@@ -59,6 +59,18 @@ TEST_CASE("a workload with adapters reads back as it was written", "[adapters]")
     read->origin = {};
     CHECK(read->adapters == w.adapters);
   }
+  w.adapters = Adapters{8, 12.5, q_and_v, true, BaseWeights::nf4, true};
+  Diagnostics d;
+  const auto read = parse_workload(write_workload(w), "w.toml", d);
+  CAPTURE(render(d));
+  REQUIRE(read);
+  CHECK(read->adapters == w.adapters);
+}
+
+// 6 / 3 and 6 / sqrt(4), by hand.
+TEST_CASE("adapters are scaled by alpha over the rank, or over its root", "[adapters]") {
+  CHECK(Adapters{3, 6.0}.scale() == 2.0);
+  CHECK(Adapters{4, 6.0, Adapters::all_matrices, true}.scale() == 3.0);
 }
 
 TEST_CASE("alpha is twice the rank where the file gives none", "[adapters]") {
