@@ -39,6 +39,8 @@ double holders(const Program& p, const ParameterTable& table, const FlatPart& pa
 }
 
 void add(ClassBytes& to, const Program& p, const Buffer& b) {
+  // Codes and scales of frozen matrices are not saved: setup makes them again.
+  if (!b.parameters && b.role == Role::weight) return;
   const double each = static_cast<double>(size_of(b.dtype));
   if (!b.parameters || b.name.find(".scales") != std::string::npos || b.name.find(".moments") != std::string::npos) {
     // Scales and statistics are small; they count as written by every rank that has them.

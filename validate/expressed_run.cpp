@@ -54,7 +54,8 @@ class Expression {
     switch (trained_weights(run_)) {
       case TrainedWeights::all: break;
       case TrainedWeights::few:
-        if (!trains_plain_adapters(run_)) return refuse("adapters of weights in few bits, and DoRA, are not modelled");
+        if (!trains_plain_adapters(run_))
+          return refuse("there is no rule yet for adapters beside weights in few bits, and DoRA is not modelled");
         break;
       case TrainedWeights::unclear:
         return refuse(fmt::format("whether all weights are trained is not clear: \"{}\"", run_.notes));

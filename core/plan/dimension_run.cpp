@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "core/plan/adapters_check.hpp"
 #include "core/plan/dimension_rows.hpp"
 #include "core/plan/plan_check.hpp"
@@ -59,10 +61,9 @@ bool put_adapters(PlannedRun& run, std::uint64_t value, std::string&) {
   if (value == 0) return adapters.reset(), true;
   Adapters other = adapters.value_or(Adapters{});
   // The scale of what adapters add stays as it is.
-  const double scale = other.scale();
-  other.alpha = 1.0;
+  const double scale = other.scale(), rank = static_cast<double>(value);
   other.rank = static_cast<std::uint32_t>(value);
-  other.alpha = scale / other.scale();
+  other.alpha = scale * (other.rank_stabilized ? std::sqrt(rank) : rank);
   adapters = other;
   return true;
 }

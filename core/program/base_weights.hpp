@@ -9,9 +9,9 @@
 // Frozen matrices in few bits. A rank quantizes its own part of a matrix [rows, columns] by itself, so blocks never
 // straddle ranks, and the last may be shorter.
 //
-//   nf4    element i of the part is the i-th of its four-bit codes, two in a byte, the low half first. The 16 values of
-//   a
-//          code stand in exec/kernels/nf4.hpp. A block is 64 elements in a row; its scale is its largest magnitude.
+//   nf4    element i of the part is the i-th of its four-bit codes, two in a byte, the low half first. The 16
+//          values of a code stand in exec/kernels/nf4.hpp. A block is 64 elements in a row; its scale is its largest
+//          magnitude.
 //   int8   code = round(127 x / scale); each column has a scale, its largest magnitude
 //   fp8    code = E4M3(x / scale); the scale of the part is its largest magnitude / 448
 //

@@ -24,19 +24,11 @@ class Base {
           made_[index(view(block, op, i).buffer)] = of(block, op, k, 0);
       });
     }
-    if (made_.empty()) return;
     for (std::uint32_t b = 0; b < p_.blocks.size(); ++b) {
       for_each_kernel(BlockId{b}, [&](const Block& block, const Op& op, const Kernel& k, std::uint32_t at) {
-        if (k.kind == KernelKind::dequantize_weight) return brought_back(BlockId{b}, block, op, k, at);
-        for (std::uint32_t i = 0; i < op.views.count; ++i) {
-          const View& v = view(block, op, i);
-          if (k.kind == KernelKind::quantize_weight || v.use == View::Use::read || !made_.contains(index(v.buffer)))
-            continue;
-          f_.add_at(code,
-                    fmt::format("{} is written by {}, but stays as setup makes it", p_[v.buffer].name, name_of(k.kind)),
-                    BlockId{b}, at);
-        }
+        if (k.kind == KernelKind::dequantize_weight) brought_back(BlockId{b}, block, op, k, at);
       });
+      if (!made_.empty()) kept(BlockId{b});
     }
   }
 
@@ -54,6 +46,24 @@ class Base {
     for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
       const auto* compute = std::get_if<Compute>(&block.ops[i].action);
       if (compute != nullptr) visit(block, block.ops[i], block.kernels[compute->kernel], i);
+    }
+  }
+  /// No operation but setup's own kernel writes codes or scales.
+  void kept(BlockId id) {
+    const Block& block = p_[id];
+    for (std::uint32_t at = 0; at < block.ops.size(); ++at) {
+      const Op& op = block.ops[at];
+      const auto* compute = std::get_if<Compute>(&op.action);
+      const Kernel* k = compute == nullptr ? nullptr : &block.kernels[compute->kernel];
+      if (k != nullptr && k->kind == KernelKind::quantize_weight && k->pass == Pass::setup) continue;
+      for (std::uint32_t i = 0; i < op.views.count; ++i) {
+        const View& v = view(block, op, i);
+        if (v.use == View::Use::read || !made_.contains(index(v.buffer))) continue;
+        f_.add_at(code,
+                  fmt::format("{} is written by {}, but stays as setup makes it", p_[v.buffer].name,
+                              k != nullptr ? name_of(k->kind) : "a message or copy"),
+                  id, at);
+      }
     }
   }
   void brought_back(BlockId id, const Block& block, const Op& op, const Kernel& k, std::uint32_t at) {

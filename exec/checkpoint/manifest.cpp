@@ -159,8 +159,9 @@ void check_resume(const Manifest& m, const PlannedRun& run, const std::string& f
     if (!w.adapters) return std::string("all weights");
     const Adapters& a = *w.adapters;
     return fmt::format(
-        "adapters of rank {} of {}{}", a.rank, matrices_text(a),
-        a.base == BaseWeights::unquantized ? "" : fmt::format(", beside matrices in {}", name_of(a.base)));
+        "adapters of rank {} of {}{}{}", a.rank, matrices_text(a),
+        a.base == BaseWeights::unquantized ? "" : fmt::format(", beside matrices in {}", name_of(a.base)),
+        a.double_quantization ? " with scales in 8 bits" : "");
   };
   const auto shape = [&](const Workload& w) {
     const Adapters a = w.adapters.value_or(Adapters{.rank = 0, .matrices = 0});
@@ -169,8 +170,13 @@ void check_resume(const Manifest& m, const PlannedRun& run, const std::string& f
   if (shape(old) != shape(now)) {
     refuse("checkpoint.adapters", "the checkpoint is of a run that trained other weights",
            {fmt::format("It trained {}.", trained(old)), fmt::format("The plan trains {}.", trained(now)),
-            "Rank and matrices must be the same; alpha may change. Full training and adapters do not go on from each "
-            "other."});
+            "Rank, matrices and what the frozen ones are kept in must be the same; alpha may change. Full training and "
+            "adapters do not go on from each other."});
+  } else if (now.adapters && now.adapters->base != BaseWeights::unquantized && old.seed != now.seed) {
+    refuse("checkpoint.adapters", "the checkpoint's adapters were trained beside other frozen weights",
+           {fmt::format("Matrices in {} are not saved: setup makes them again from the seed, which was {}.",
+                        name_of(now.adapters->base), old.seed),
+            fmt::format("The plan's seed is {}.", now.seed)});
   }
 }
 

@@ -51,6 +51,7 @@ void read_peft_json(LaunchReading& r) {
         Row{"rank_pattern", "adapters of several ranks are not in plans", "one rank for all"},
         Row{"alpha_pattern", "adapters of several scales are not in plans", "one scale for all"},
         Row{"exclude_modules", "names that are left out are not read", "all that are listed"},
+        Row{"lora_bias", "biases of adapters are not in plans", "adapters without biases"},
         Row{"megatron_config", "layers of Megatron-LM are not read here", "those of transformers"}}) {
     if (has_any(r, row.key)) r.refuse(row.key, row.what, row.nearest);
   }

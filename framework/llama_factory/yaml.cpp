@@ -52,8 +52,9 @@ void bound_sequence(LaunchReading& r) {
 void read_base(LaunchReading& r) {
   const auto bits = r.whole("quantization_bit", 2, 8);
   if (!bits) return;
-  const std::string method = r.word("quantization_method", {"bnb", "hqq", "eetq"}).value_or("bnb");
-  if (method != "bnb" || (*bits != 4 && *bits != 8)) {
+  const std::string method = r.word("quantization_method", {"bnb", "bitsandbytes", "hqq", "eetq"}).value_or("bnb");
+  const bool known = method == "bnb" || method == "bitsandbytes";
+  if (!known || (*bits != 4 && *bits != 8)) {
     r.error("quantization_bit", "frozen weights are in 4 or 8 bits of bitsandbytes in plans",
             {fmt::format("It is {} by {}.", *bits, method)});
     return;

@@ -122,7 +122,7 @@ void HeldMemory::read_logits(const FrameworkMemory& framework) {
       const BufferId logits = block.views[op.views.first].buffer;
       DType weights = program_[logits].dtype;
       for (const Buffer& b : program_.buffers) {
-        if (b.role == Role::weight) weights = b.dtype;
+        if (b.role == Role::weight && b.parameters) weights = b.dtype;
       }
       // Wider weights need no copy in fp32.
       if (size_of(weights) < size_of(program_[logits].dtype)) {

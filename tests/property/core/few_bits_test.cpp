@@ -131,6 +131,18 @@ TEST_CASE("what is brought back in another format, of another matrix or layer, o
             b.views[op.views.first].buffer = b.views[op.views.first + 1].buffer;
           }) != "none");
     CHECK(broken([](Block& b, Op& op, Kernel&) { b.views[op.views.first].use = View::Use::write; }) != "none");
+
+    // Codes that a step makes anew, by setup's own kernel.
+    Program again = program;
+    for (Block& block : again.blocks) {
+      for (Kernel& k : block.kernels) {
+        if (k.kind == KernelKind::quantize_weight) k.pass = Pass::forward;
+      }
+    }
+    const auto found = verify(again);
+    CHECK(std::any_of(found.begin(), found.end(), [](const Violation& v) {
+      return v.code == "program.base" && v.message.find("stays as setup makes it") != std::string::npos;
+    }));
   });
 }
 

@@ -35,6 +35,19 @@ double written(const std::vector<HeldPart>& parts) {
 
 }  // namespace
 
+TEST_CASE("a checkpoint beside matrices in few bits has what the executor writes: adapters", "[forecast]") {
+  for (const char* words : {"dp=16 zero=1 adapters=16", "dp=4 tp=4 adapters=16"}) {
+    for (const char* base : {" base=bf16", " base=nf4"}) {
+      CAPTURE(words, base);
+      const bool few = std::string_view(base) == " base=nf4";
+      const PricedPlan p = planned(std::string(words) + (few ? base : ""));
+      double all = 0.0;
+      for (const std::vector<HeldPart>& parts : written_parts(p.program)) all += written(parts);
+      CHECK(checkpoint_size(p.program, {}, 8).written == Approx(all).epsilon(1e-3));
+    }
+  }
+}
+
 TEST_CASE("a checkpoint has the bytes of the parts that the executor writes", "[forecast]") {
   for (const char* words : {"dp=16 zero=0", "dp=16 zero=1", "dp=16 zero=3", "tp=8 dp=2 zero=1", "tp=4 pp=4 dp=1",
                             "tp=2 pp=2 dp=4 zero=1", "dp=8 cp=2 zero=1"}) {

@@ -140,7 +140,7 @@ TEST_CASE("axolotl's QLoRA keeps the layers' matrices in NF4 with scales in 8 bi
   CHECK(four.base == BaseWeights::nf4);
   CHECK(four.double_quantization);
   const Adapters single = adapters(
-      "adapter: lora\nload_in_4bit: true\npeft_use_rslora: true\nbnb_config_kwargs:\n  bnb_4bit_use_double_quant: "
+      "adapter: qlora\nload_in_4bit: true\npeft_use_rslora: true\nbnb_config_kwargs:\n  bnb_4bit_use_double_quant: "
       "false\n");
   CHECK(single.base == BaseWeights::nf4);
   CHECK_FALSE(single.double_quantization);
@@ -148,6 +148,10 @@ TEST_CASE("axolotl's QLoRA keeps the layers' matrices in NF4 with scales in 8 bi
   CHECK(single.scale() == Approx(16.0 / std::sqrt(32.0)));
   CHECK(adapters("adapter: lora\nload_in_8bit: true\n").base == BaseWeights::int8);
   CHECK(adapters("adapter: lora\n").base == BaseWeights::unquantized);
+  // For lora axolotl's loader asks for 8 bits alone.
+  CHECK(adapters("adapter: lora\nload_in_4bit: true\nbnb_config_kwargs:\n  bnb_4bit_quant_type: fp4\n").base ==
+        BaseWeights::unquantized);
+  CHECK(adapters("adapter: lora\nload_in_8bit: true\nload_in_4bit: true\n").base == BaseWeights::int8);
   // axolotl itself takes neither.
   CHECK_FALSE(read(head + "adapter: qlora\n").run);
   CHECK_FALSE(read(head + "adapter: qlora\nload_in_8bit: true\n").run);

@@ -193,7 +193,7 @@ TEST_CASE("a row that says too little, or what is not modelled, says why", "[uni
           r.recompute = "selective";  // torchtitan's choice is by operation or by layer
         }) == "the recomputation \"selective\" is not modelled");
   CHECK(changed([](MeasuredRun& r) { r.notes = "QLoRA"; }) ==
-        "adapters of weights in few bits, and DoRA, are not modelled");
+        "there is no rule yet for adapters beside weights in few bits, and DoRA is not modelled");
   CHECK(changed([](MeasuredRun& r) { r.dp = 2; }) == "tp 4 x pp 2 x cp 1 x dp 2 does not give the 8 GPUs");
   CHECK(changed([](MeasuredRun& r) { r.ep = 2; }) == "ep 2 does not lie inside dp 1");
   CHECK(changed([](MeasuredRun& r) { r.vp = 40; }) == "48 layers cannot be divided among 80 stages");

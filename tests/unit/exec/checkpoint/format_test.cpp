@@ -188,8 +188,33 @@ TEST_CASE("adapters go on as adapters of the same rank and matrices", "[checkpoi
   CHECK_FALSE(refused(same));
   CHECK_FALSE(refused({same.rank, 64.0, same.matrices}));
   CHECK(refused({8, same.alpha, same.matrices}));
+  // Matrices in few bits are made again from the seed.
+  Adapters few = same;
+  few.base = BaseWeights::nf4;
+  CHECK(refused(few));
+  few.base = BaseWeights::unquantized;
+  ++run.workload.seed;
+  CHECK_FALSE(refused(same));
+  --run.workload.seed;
   // k's and v's adapters have one shape; only the names tell them apart.
   CHECK(refused({same.rank, same.alpha, Adapters::bit(AdaptedMatrix::q) | Adapters::bit(AdaptedMatrix::v)}));
+}
+
+TEST_CASE("adapters beside matrices in few bits go on with the same seed and the same format", "[checkpoint]") {
+  PlannedRun run = test::SavedState().run;
+  run.workload.adapters = Adapters{.rank = 4, .base = BaseWeights::nf4};
+  const Manifest m = manifest_of(run, 4);
+  const auto said = [&] {
+    Diagnostics d;
+    check_resume(m, run, "dir", d);
+    return render(d);
+  };
+  CHECK(said() == "");
+  ++run.workload.seed;
+  CHECK(said().find("beside other frozen weights [checkpoint.adapters]") != std::string::npos);
+  --run.workload.seed;
+  run.workload.adapters->double_quantization = true;
+  CHECK(said().find("in nf4 with scales in 8 bits.") != std::string::npos);
 }
 
 TEST_CASE("a manifest and a directory read back equal", "[checkpoint]") {
