@@ -67,6 +67,7 @@ void compare(Case c, double bound) {
     const std::vector<Operand> operands = operands_of(c, got);
     REQUIRE(device::has_kernel(k, operands));
     device::HostLauncher launcher(threads, 5);
+    if (c.shared_limit > 0) launcher.limit_shared(c.shared_limit);
     if (k.compute == DType::f64) {
       device::launch_kernel<double>(launcher, k, operands, context);
     } else {

@@ -20,6 +20,7 @@ struct Case {
   std::vector<Place> places = {};  ///< by operand; left out: whole
   const Mesh* mesh = nullptr;      ///< where the kernel asks who it is
   Rank rank{};
+  std::uint64_t shared_limit = 0;  ///< bytes of a block on the host's threads, as a small GPU has; 0: the usual ones
 };
 
 /// Operands with the given memories, and the case's places.
