@@ -6,6 +6,7 @@
 
 #include "cli/amounts.hpp"
 #include "cli/common.hpp"
+#include "cli/hosted_command.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/jobs_execute.hpp"
 #include "cli/jobs_verb_text.hpp"
@@ -24,9 +25,6 @@
 
 namespace orrery {
 namespace {
-
-/// Thrown where a person breaks the simulation off.
-struct JobsBrokenOff {};
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
@@ -122,7 +120,12 @@ class JobsVerb final : public Verb {
     require_svg(svg_);
     if (trace_) require_folder(*trace_);
     refuse_standard_output("--trace", trace_);
-    catch_interrupt();
+    if (execute_) {
+      refuse_hosted("jobs --execute", "`orrery jobs --execute` at a shell runs them.");
+      catch_end_signals(SecondSignal::ends);
+    } else {
+      catch_interrupt();
+    }
     JobsAnswer a;
     a.options = simulation(a.cluster_name);
     const std::vector<const JobPolicyRow*> policies = policies_of(policy_);
@@ -131,13 +134,13 @@ class JobsVerb final : public Verb {
     keep_apart(*workload_, {flags_.output, svg_, trace_});
     try {
       std::optional<ExecutedJobs> executed;
-      if (execute_) measure_here(a, executed);
+      if (execute_) measure_here(a, policies, executed);
       for (const JobPolicyRow* policy : policies) play(a, *policy);
       for (PlayedPolicy& p : a.played) {
         if (executed) p.executed = executed->play(*p.policy, a.options);
       }
-    } catch (const JobsBrokenOff&) {
-      say("interrupted\n");
+    } catch (const JobsBrokenOff& broken) {
+      say(broken.kept.empty() ? "interrupted\n" : fmt::format("interrupted; {}\n", broken.kept));
       return interrupted_status();
     }
     draw(a);
@@ -340,8 +343,10 @@ class JobsVerb final : public Verb {
   }
 
   /// Speeds of jobs that run on this machine are measured on it.
-  void measure_here(JobsAnswer& a, std::optional<ExecutedJobs>& executed) const {
+  void measure_here(JobsAnswer& a, const std::vector<const JobPolicyRow*>& policies,
+                    std::optional<ExecutedJobs>& executed) const {
     executed.emplace(a.workload, *workload_, *execute_, flags_);
+    executed->require_new(policies);
     executed->measure();
   }
 
