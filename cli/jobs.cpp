@@ -26,6 +26,8 @@
 namespace orrery {
 namespace {
 
+constexpr double least_up_share = 1e-3;  ///< of time in which enough nodes for the largest job are up
+
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
   for (const JobPolicyRow& row : job_policies()) names.emplace_back(row.name);
@@ -131,6 +133,7 @@ class JobsVerb final : public Verb {
     const std::vector<const JobPolicyRow*> policies = policies_of(policy_);
     require_used_flags(policies);
     read(a);
+    require_starts(a, policies);
     keep_apart(*workload_, {flags_.output, svg_, trace_});
     try {
       std::optional<ExecutedJobs> executed;
@@ -246,6 +249,30 @@ class JobsVerb final : public Verb {
              {fmt::format("{:.3g} of {} nodes fail between two checkpoints; at most 2 may.", per_interval,
                           out.gpus_of_nodes.size())});
     }
+  }
+
+  /// Where nodes are down so much that the largest job hardly ever finds enough of them, the simulation would not end.
+  void require_starts(const JobsAnswer& a, const std::vector<const JobPolicyRow*>& policies) const {
+    if (!reliability_) return;
+    const bool elastic =
+        std::all_of(policies.begin(), policies.end(), [](const JobPolicyRow* p) { return p->elastic; });
+    std::uint32_t most = 0;
+    for (const ClusterJob& job : a.workload.jobs) {
+      std::uint32_t least = job.gpus;
+      for (const JobSpeed& s : job.speeds) least = elastic ? std::min(least, s.gpus) : least;
+      most = std::max(most, least);
+    }
+    const std::vector<std::uint32_t>& nodes = a.options.gpus_of_nodes;
+    const std::size_t needed = (most + nodes.front() - 1) / nodes.front();
+    const double share = up_share(a.options.failures, nodes.size(), needed);
+    if (share >= least_up_share) return;
+    const NodeFailures& f = a.options.failures;
+    refuse(
+        "jobs.reliability", "so many nodes are down that the largest job practically never starts",
+        {fmt::format("It wants {}: {} of {}. Each fails after {:.3g} s and is down for {:.3g} s.", counted(most, "GPU"),
+                     needed, counted(nodes.size(), "node"), 1.0 / f.node_failures_per_s, seconds_of(f.repair)),
+         fmt::format("So many are up together for {:.2g} of the time; at least {:g} is needed.", share,
+                     least_up_share)});
   }
 
   [[nodiscard]] static Microseconds time_of(const std::string& text, const char* flag) {
