@@ -34,12 +34,13 @@ def _plan(plan: PlanLike) -> Plan:
 
 
 def _own(*subjects) -> dict[str, str]:
+    """Files that only Python knows, by their names."""
     out: dict[str, str] = {}
     for s in subjects:
-        if isinstance(s, Plan):
-            out.update(s._own)
-        elif isinstance(s, (Model, Cluster)):
-            out.update(s.files())
+        files = s._own if isinstance(s, Plan) else s.files() if isinstance(s, (Model, Cluster)) else {}
+        for name, text in files.items():
+            if out.setdefault(name, text) != text:
+                raise ValueError(f"two different {name.split('.')[-2]}s have the name {name.rsplit('.', 2)[0]!r}")
     return out
 
 
