@@ -10,7 +10,7 @@
 namespace orrery {
 
 /// A program that runs beside this one. Its output goes to files. One that is still there when the object goes is
-/// killed.
+/// killed, and one that is still there when the thread ends that started it, as with its program, gets SIGTERM.
 class ChildProcess {
  public:
   ChildProcess(const std::vector<std::string>& command, const std::filesystem::path& out, std::filesystem::path err);
@@ -18,7 +18,7 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  /// Its exit status, or 128 + the signal that ended it; empty while it runs.
+  /// Its exit status, or 128 + the signal that ended it, or -1 where that is not known; empty while it runs.
   [[nodiscard]] std::optional<int> ended();
   [[nodiscard]] int wait();
   void signal(int) const;

@@ -23,6 +23,10 @@ class Turn {
     while (!turn.try_lock_for(std::chrono::milliseconds(50))) {
       if (stopped) throw Error("interrupted");
     }
+    if (stopped) {
+      turn.unlock();
+      throw Error("interrupted");
+    }
     running = &command;
   }
   ~Turn() {
@@ -42,12 +46,18 @@ std::filesystem::path& folder() {
 
 HostedCommand* HostedCommand::here() { return running; }
 
+void refuse_hosted(const std::string& what, const std::string& right) {
+  if (HostedCommand::here() == nullptr) return;
+  refuse("cli.hosted", what + " starts processes, which it cannot do inside another program", {right});
+}
+
 HostedAnswer HostedCommand::run(const std::vector<std::string>& arguments) {
   std::vector<const char*> values{"orrery"};
   for (const std::string& a : arguments) values.push_back(a.c_str());
-  const std::vector<std::unique_ptr<Verb>> verbs = all_verbs();
   try {
     const Turn mine(*this, stop_);
+    // Made within the turn: a verb's bar of progress asks whether a command is hosted.
+    const std::vector<std::unique_ptr<Verb>> verbs = all_verbs();
     answer_.status = dispatch(static_cast<int>(values.size()), values.data(), verbs);
   } catch (const CutOff& cut) {
     answer_.status = status_input;
@@ -58,6 +68,9 @@ HostedAnswer HostedCommand::run(const std::vector<std::string>& arguments) {
   } catch (const std::exception& failed) {
     answer_.status = status_world;
     answer_.failure = failed.what();
+  } catch (...) {
+    answer_.status = status_world;
+    answer_.failure = "an error without a message";
   }
   return std::move(answer_);
 }

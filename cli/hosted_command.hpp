@@ -58,6 +58,10 @@ class HostedCommand {
   std::optional<HostedProgress> progress_;
 };
 
+/// Refuses (cli.hosted) where a command is hosted: a fork copies a program of which other threads hold locks, and what
+/// runs here is not the program `orrery`. `right` says what to do instead.
+void refuse_hosted(const std::string& what, const std::string& right);
+
 /// The folder of models, clusters and calibrations that is used where --data names none; empty: as the program finds
 /// it. For other programs, before their first command.
 void set_data_folder(const std::filesystem::path&);

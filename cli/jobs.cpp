@@ -6,6 +6,7 @@
 
 #include "cli/amounts.hpp"
 #include "cli/common.hpp"
+#include "cli/hosted_command.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/jobs_execute.hpp"
 #include "cli/jobs_verb_text.hpp"
@@ -25,8 +26,7 @@
 namespace orrery {
 namespace {
 
-/// Thrown where a person breaks the simulation off.
-struct JobsBrokenOff {};
+constexpr double least_up_share = 1e-3;  ///< of time in which enough nodes for the largest job are up
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
@@ -122,22 +122,28 @@ class JobsVerb final : public Verb {
     require_svg(svg_);
     if (trace_) require_folder(*trace_);
     refuse_standard_output("--trace", trace_);
-    catch_interrupt();
+    if (execute_) {
+      refuse_hosted("jobs --execute", "`orrery jobs --execute` at a shell runs them.");
+      catch_end_signals(SecondSignal::ends);
+    } else {
+      catch_interrupt();
+    }
     JobsAnswer a;
     a.options = simulation(a.cluster_name);
     const std::vector<const JobPolicyRow*> policies = policies_of(policy_);
     require_used_flags(policies);
     read(a);
+    require_starts(a, policies);
     keep_apart(*workload_, {flags_.output, svg_, trace_});
     try {
       std::optional<ExecutedJobs> executed;
-      if (execute_) measure_here(a, executed);
+      if (execute_) measure_here(a, policies, executed);
       for (const JobPolicyRow* policy : policies) play(a, *policy);
       for (PlayedPolicy& p : a.played) {
         if (executed) p.executed = executed->play(*p.policy, a.options);
       }
-    } catch (const JobsBrokenOff&) {
-      say("interrupted\n");
+    } catch (const JobsBrokenOff& broken) {
+      say(broken.kept.empty() ? "interrupted\n" : fmt::format("interrupted; {}\n", broken.kept));
       return interrupted_status();
     }
     draw(a);
@@ -245,6 +251,30 @@ class JobsVerb final : public Verb {
     }
   }
 
+  /// Where nodes are down so much that the largest job hardly ever finds enough of them, the simulation would not end.
+  void require_starts(const JobsAnswer& a, const std::vector<const JobPolicyRow*>& policies) const {
+    if (!reliability_) return;
+    const bool elastic =
+        std::all_of(policies.begin(), policies.end(), [](const JobPolicyRow* p) { return p->elastic; });
+    std::uint32_t most = 0;
+    for (const ClusterJob& job : a.workload.jobs) {
+      std::uint32_t least = job.gpus;
+      for (const JobSpeed& s : job.speeds) least = elastic ? std::min(least, s.gpus) : least;
+      most = std::max(most, least);
+    }
+    const std::vector<std::uint32_t>& nodes = a.options.gpus_of_nodes;
+    const std::size_t needed = (most + nodes.front() - 1) / nodes.front();
+    const double share = up_share(a.options.failures, nodes.size(), needed);
+    if (share >= least_up_share) return;
+    const NodeFailures& f = a.options.failures;
+    refuse(
+        "jobs.reliability", "so many nodes are down that the largest job practically never starts",
+        {fmt::format("It wants {}: {} of {}. Each fails after {:.3g} s and is down for {:.3g} s.", counted(most, "GPU"),
+                     needed, counted(nodes.size(), "node"), 1.0 / f.node_failures_per_s, seconds_of(f.repair)),
+         fmt::format("So many are up together for {:.2g} of the time; at least {:g} is needed.", share,
+                     least_up_share)});
+  }
+
   [[nodiscard]] static Microseconds time_of(const std::string& text, const char* flag) {
     Seconds time;
     std::string problem;
@@ -340,8 +370,10 @@ class JobsVerb final : public Verb {
   }
 
   /// Speeds of jobs that run on this machine are measured on it.
-  void measure_here(JobsAnswer& a, std::optional<ExecutedJobs>& executed) const {
+  void measure_here(JobsAnswer& a, const std::vector<const JobPolicyRow*>& policies,
+                    std::optional<ExecutedJobs>& executed) const {
     executed.emplace(a.workload, *workload_, *execute_, flags_);
+    executed->require_new(policies);
     executed->measure();
   }
 

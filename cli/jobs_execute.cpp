@@ -24,7 +24,8 @@ namespace orrery {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds pause{2};  ///< between two looks at the processes
+constexpr std::chrono::milliseconds pause{2};         ///< between two looks at the processes
+constexpr std::chrono::seconds longest_farewell{30};  ///< from the wish that processes end until they are killed
 
 Microseconds since(Clock::time_point begin) {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin).count();
@@ -38,6 +39,14 @@ std::uint64_t saved_steps(const std::filesystem::path& folder) {
   std::uint64_t out = 0;
   std::from_chars(number.data(), number.data() + number.size(), out);
   return out;
+}
+
+/// Asks processes to end, so that they save side by side, and waits for them. What is left then is killed as it goes.
+void end_all(const std::vector<ChildProcess*>& all) {
+  for (const ChildProcess* child : all) child->signal(SIGTERM);
+  const Clock::time_point last = Clock::now() + longest_farewell;
+  const auto runs = [](ChildProcess* child) { return !child->ended().has_value(); };
+  while (Clock::now() < last && std::any_of(all.begin(), all.end(), runs)) std::this_thread::sleep_for(pause);
 }
 
 [[noreturn]] void refuse_plan(const ClusterJob& job, const std::string& what) {
@@ -92,7 +101,10 @@ ExecutedJobs::Pace ExecutedJobs::pace_of(const std::string& plan, std::uint32_t 
   const Clock::time_point begin = Clock::now();
   ChildProcess child(command(plan, ranks, steps, saved), saved.string() + ".json", saved.string() + ".err");
   while (!child.ended()) {
-    if (interrupted().load()) throw Error("interrupted");
+    if (interrupted().load()) {
+      end_all({&child});
+      throw JobsBrokenOff{};
+    }
     std::this_thread::sleep_for(pause);
   }
   if (child.wait() != 0) throw Error(fmt::format("{} does not run:\n{}", plan, child.errors()));
@@ -104,6 +116,16 @@ ExecutedJobs::Pace ExecutedJobs::pace_of(const std::string& plan, std::uint32_t 
   pace.step_s = std::fmax(json["step_time_s"].get<double>(), 1e-6);
   pace.start_s = std::fmax(0.0, wall_s - static_cast<double>(steps) * pace.step_s);
   return pace;
+}
+
+std::filesystem::path ExecutedJobs::folder_of(const JobPolicyRow& row) const { return folder_ / row.name; }
+
+void ExecutedJobs::require_new(const std::vector<const JobPolicyRow*>& policies) const {
+  for (const JobPolicyRow* row : policies) {
+    if (!std::filesystem::exists(folder_of(*row))) continue;
+    refuse("jobs.execute", fmt::format("{} is there already", folder_of(*row).string()),
+           {"--execute needs a folder in which no run of this policy is kept."});
+  }
 }
 
 void ExecutedJobs::measure() {
@@ -133,17 +155,25 @@ struct ExecutedJobs::Processes {
   std::vector<Running> jobs;
   std::filesystem::path folder;
 
+  Processes() = default;
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+  /// Whatever ends the play ends the processes: they save first.
+  ~Processes() {
+    std::vector<ChildProcess*> all;
+    for (const Running& r : jobs) {
+      if (r.child) all.push_back(r.child.get());
+    }
+    end_all(all);
+  }
+
   [[nodiscard]] std::filesystem::path saved(JobNumber j) const { return folder / fmt::format("job-{}", j + 1); }
 };
 
 JobHistory ExecutedJobs::play(const JobPolicyRow& row, const JobSimulation& options) {
   Processes all;
   all.jobs.resize(workload_.jobs.size());
-  all.folder = folder_ / std::string(row.name);
-  if (std::filesystem::exists(all.folder)) {
-    refuse("jobs.execute", fmt::format("{} is there already", all.folder.string()),
-           {"--execute needs a folder in which no run of this policy is kept."});
-  }
+  all.folder = folder_of(row);
   std::filesystem::create_directories(all.folder);
   JobHistory out;
   ClusterState state(workload_, options.gpus_of_nodes, options.places, options.costs);
@@ -157,7 +187,7 @@ JobHistory ExecutedJobs::play(const JobPolicyRow& row, const JobSimulation& opti
   std::size_t arrived = 0, done = 0;
   Microseconds look = out.begin;
   while (done < jobs.size()) {
-    if (interrupted().load()) throw Error("interrupted; the jobs' checkpoints are in " + all.folder.string());
+    if (interrupted().load()) throw JobsBrokenOff{"the jobs' checkpoints are in " + all.folder.string()};
     std::vector<JobNumber> ended;
     for (const JobNumber j : state.running()) {
       const std::optional<int> status = all.jobs[j].child->ended();

@@ -9,6 +9,7 @@
 
 #include "cli/common.hpp"
 #include "cli/gpu_ranks.hpp"
+#include "cli/hosted_command.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/job.hpp"
 #include "cli/progress.hpp"
@@ -249,6 +250,7 @@ void RunVerb::check_backend() const {
 }
 
 int RunVerb::run() {
+  refuse_hosted("run", "`orrery run` at a shell trains the plan; in Python, orrery.run(plan) starts that.");
   try {
     return run_by_backend();
   } catch (const InputError& wrong) {

@@ -157,7 +157,10 @@ bool ClusterState::take_back_stop(JobNumber j, std::vector<NodeShare> places) {
   --p.stops;
   for (const NodeShare& share : places) p.gpus += share.gpus;
   p.places = std::move(places);
+  // It was not saved: what a failure would undo begins where its stretch began.
+  const std::int64_t begun = p.work_at_start;
   enter(j);
+  p.work_at_start = begun;
   return true;
 }
 

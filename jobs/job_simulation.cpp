@@ -46,7 +46,14 @@ class Simulation {
     out_.gpus = state_.all_gpus();
     state_.advance(out_.begin);
     for (std::uint32_t n = 0; n < options_.gpus_of_nodes.size(); ++n) expect_failure(n, 0);
-    while (done_ < jobs_.size()) step();
+    while (done_ < jobs_.size()) {
+      step();
+      if (options_.progress && (out_.events - told_ >= 1024 || ++silent_ == 1024)) {
+        told_ = out_.events;
+        silent_ = 0;
+        options_.progress(done_, jobs_.size());
+      }
+    }
     out_.end = state_.now();
     out_.jobs = state_.all();
     out_.busy = state_.busy();
@@ -100,7 +107,7 @@ class Simulation {
       state_.finish(j);
       policy_->ended(state_, j);
       ++out_.events;
-      if (++done_ % 1024 == 0 && options_.progress) options_.progress(done_, jobs_.size());
+      ++done_;
     }
     while (!node_changes_.empty() && node_changes_.top().at == next) {
       const NodeChange change = node_changes_.top();
@@ -132,6 +139,7 @@ class Simulation {
   std::priority_queue<NodeChange, std::vector<NodeChange>, std::greater<>> node_changes_;
   JobHistory out_;
   std::size_t arrived_ = 0, done_ = 0;
+  std::uint64_t told_ = 0, silent_ = 0;  ///< events when progress was told the last time, and instants since
 };
 
 }  // namespace
@@ -146,6 +154,21 @@ double last_end_s(const JobWorkload& w, const JobCosts& costs) {
     end += seconds_of(job.run) / speed;
   }
   return end;
+}
+
+double up_share(const NodeFailures& f, std::size_t nodes, std::size_t needed) {
+  const double down = f.node_failures_per_s * seconds_of(f.repair);
+  if (down <= 0.0) return 1.0;
+  const auto choose = [](double n, double k) {
+    return std::lgamma(n + 1.0) - std::lgamma(k + 1.0) - std::lgamma(n - k + 1.0);
+  };
+  const auto n = static_cast<double>(nodes);
+  double share = 0.0;
+  for (std::size_t up = needed; up <= nodes; ++up) {
+    const auto k = static_cast<double>(up);
+    share += std::exp(choose(n, k) + (n - k) * std::log(down) - n * std::log1p(down));
+  }
+  return std::fmin(1.0, share);
 }
 
 JobHistory simulate_jobs(const JobWorkload& workload, const JobPolicyRow& policy, const JobSimulation& options) {

@@ -25,7 +25,7 @@ struct JobSimulation {
   JobCosts costs = {};
   NodeFailures failures = {};
   bool keep_stretches = false;  ///< for drawings
-  WorkProgress progress = {};   ///< jobs ended, of all; it may throw
+  WorkProgress progress = {};   ///< jobs ended, of all, at least each 1024 instants; it may throw
 };
 
 /// What came of a workload under a policy.
@@ -43,6 +43,10 @@ struct JobHistory {
   /// anywhere have the same number only with a chance of 2^-64.
   std::uint64_t hash = 0;
 };
+
+/// Share of time in which at least `needed` of `nodes` are up, each by itself: with d = failures a second of a node
+/// that is up x repair, a node is up for 1 / (1 + d) of the time, and the number of nodes that are up is binomial.
+[[nodiscard]] double up_share(const NodeFailures&, std::size_t nodes, std::size_t needed);
 
 /// Seconds until all jobs would have ended if they ran one by one, each as slowly as it can, without restarts.
 [[nodiscard]] double last_end_s(const JobWorkload&, const JobCosts&);

@@ -37,6 +37,8 @@ class Pollux final : public JobPolicy {
 
   void decide(ClusterState& state) override {
     if (state.now() % round != 0) return;
+    // With all nodes down there is no fair share, and no job runs.
+    if (state.gpus() == 0) return;
     const double share = std::ceil(static_cast<double>(state.gpus()) / static_cast<double>(most_held_.size()));
     std::vector<JobNumber> jobs;
     std::vector<std::vector<JobSpeed>> speeds;

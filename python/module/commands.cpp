@@ -20,6 +20,12 @@ namespace {
 /// Signals are looked for and progress is told at most so often.
 constexpr std::chrono::milliseconds turn{100};
 
+/// Text for Python; bytes that are no UTF-8, as of a file's name, are replaced. Null, with the exception set, where
+/// that fails.
+PyObject* text_of(const std::string& t) {
+  return PyUnicode_DecodeUTF8(t.data(), static_cast<Py_ssize_t>(t.size()), "replace");
+}
+
 /// Whether Python wants the command to end: a signal's handler, or the callback of progress, has raised. The exception
 /// stays set.
 bool wants_end(HostedCommand& command, const nb::object& progress) {
@@ -29,8 +35,8 @@ bool wants_end(HostedCommand& command, const nb::object& progress) {
   const std::optional<HostedProgress> p = command.progress();
   if (!p) return false;
   PyObject* said =
-      PyObject_CallFunction(progress.ptr(), "sKKs", p->phase.c_str(), static_cast<unsigned long long>(p->done),
-                            static_cast<unsigned long long>(p->total), p->note.c_str());
+      PyObject_CallFunction(progress.ptr(), "NKKN", text_of(p->phase), static_cast<unsigned long long>(p->done),
+                            static_cast<unsigned long long>(p->total), text_of(p->note));
   Py_XDECREF(said);
   return said == nullptr;
 }
@@ -54,7 +60,7 @@ nb::tuple command(const std::vector<std::string>& arguments, const nb::object& p
   if (ended) throw nb::python_error();
   return nb::make_tuple(answer.status, nb::bytes(answer.output.data(), answer.output.size()),
                         nb::bytes(answer.messages.data(), answer.messages.size()), listed(answer.diagnostics),
-                        answer.failure);
+                        nb::steal(text_of(answer.failure)));
 }
 
 }  // namespace

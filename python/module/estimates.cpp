@@ -5,6 +5,7 @@
 
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/checked_run.hpp"
 #include "cli/common.hpp"
@@ -39,18 +40,21 @@ class Estimate {
   [[nodiscard]] const Report& judged() {
     const std::scoped_lock lock(mutex_);
     if (!judged_) {
-      tell_prices(report_, *prices_);
-      judge_memory(report_, loaded_.run, loaded_.program, loaded_.calibration.calibration, {{}, expandable_});
-      judged_ = true;
+      // On a copy: other threads read the times meanwhile, and where it fails nothing is half judged.
+      Report judged = report_;
+      tell_prices(judged, *prices_);
+      judge_memory(judged, loaded_.run, loaded_.program, loaded_.calibration.calibration, {{}, expandable_});
+      judged_ = std::move(judged);
     }
-    return report_;
+    return *judged_;
   }
 
  private:
-  bool expandable_, judged_ = false;
+  bool expandable_;
   std::shared_ptr<const CalibrationChoice> prices_;
   LoadedPlan loaded_;
   Report report_;
+  std::optional<Report> judged_;
   std::mutex mutex_;
 };
 

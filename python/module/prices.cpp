@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/plan_source.hpp"
+#include "framework/own_executor.hpp"
 
 namespace orrery::python {
 namespace {
@@ -34,8 +35,9 @@ std::shared_ptr<const CalibrationChoice> prices_of(const PlannedRun& run, const 
     return std::make_shared<const CalibrationChoice>(
         calibration_of(flags, library_of(flags), cluster, run.workload.precision));
   };
-  // `orrery calibrate` writes the constants of this machine's cores anew.
-  if (flags.calibration || cluster.device.name == "cpu-core") return chosen();
+  // `orrery calibrate` writes the constants of this machine's cores anew, and those of a GPU for our own executor.
+  if (flags.calibration || cluster.device.name == "cpu-core" || flags.usual_software == own_gpu_executor)
+    return chosen();
   const auto is_asked = [&](const Asked& a) {
     return a.precision == run.workload.precision && a.software == flags.software &&
            a.usual_software == flags.usual_software && a.cluster == cluster;

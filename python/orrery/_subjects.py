@@ -23,7 +23,7 @@ def _loads(text: str) -> dict:
 
 
 def _file_name(name: str) -> str:
-    """A file's name that says `name`."""
+    """A file's name that says `name`. Models and clusters add what they are: they and plans may have the same name."""
     return "".join(c if c.isalnum() or c in "._-" else "-" for c in name)[:80] or "unnamed"
 
 
@@ -67,7 +67,7 @@ class Model(_Written):
     def __init__(self, reference: Reference):
         if isinstance(reference, Mapping):
             table = _in_file("model", reference)
-            self._own = f"{_file_name(table['model'].get('name', 'model'))}.toml"
+            self._own = f"{_file_name(table['model'].get('name', 'model'))}.model.toml"
             self._named = _orrery.NamedModel.written(toml(table), self._own)
         else:
             self._own = None
@@ -124,7 +124,7 @@ class Cluster(_Written):
     def __init__(self, reference: Reference, *, gpus: int | None = None, nic: str | None = None):
         if isinstance(reference, Mapping):
             table = _in_file("cluster", reference)
-            self._own = f"{_file_name(table['cluster'].get('name', 'cluster'))}.toml"
+            self._own = f"{_file_name(table['cluster'].get('name', 'cluster'))}.cluster.toml"
             self._text = toml(table)
             self._named = _orrery.NamedCluster.written(self._text, self._own, gpus)
         else:

@@ -11,7 +11,7 @@ from . import _orrery
 from ._answers import Sweep
 from ._command import Progress, _text, callback, flags_of, told
 from ._subjects import Cluster, Model, Plan, Workload, folder_of
-from ._verbs import _own
+from ._verbs import _keys_as_flags, _own
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -76,22 +76,28 @@ def sweep(
         executor: any concurrent.futures.Executor: a process pool with the start method "spawn", Dask's
             `Client.get_executor()`, mpi4py's MPIPoolExecutor. Without one, all cores of this machine.
         shards: tasks for the executor, each a part of the points; default: a task for each point, at most 64.
-        store: a file that keeps the points; what it has already is not computed again.
+        store: a file that keeps the points; what it has already is not computed again. With an executor it is a new
+            file.
+        progress: True, or a function of phase, done, total and note; not with an executor.
         flags: those of `orrery sweep --help`: pareto="step-time,cost", keep_below="20 s", software="nemo".
 
     Returns: a Sweep, with the same bytes whatever computed it.
     """
+    if executor is not None and progress:
+        raise ValueError("progress= goes without executor=: other processes compute the points")
+    if executor is not None and store is not None and os.path.exists(store):
+        raise ValueError(f"{os.fspath(store)} is there already: with executor=, store= names a new file")
     axes: dict[str, Any] = {}
     if model is not None:
         axes["model"] = model
     if cluster is not None:
         axes["cluster"] = cluster
     given = workload.given if isinstance(workload, Workload) else dict(workload or {})
-    for key, value in given.items():
+    for key, value in _keys_as_flags(given).items():
         if key in _OWN_FLAGS:
             axes[key] = value
         else:
-            flags = {**flags, key: value["kind"] if isinstance(value, Mapping) else value}
+            flags = {**flags, key: value}
     axes.update(over or {})
     if plan is not None and not isinstance(plan, Plan):
         plan = Plan.load(plan)

@@ -34,12 +34,13 @@ def _plan(plan: PlanLike) -> Plan:
 
 
 def _own(*subjects) -> dict[str, str]:
+    """Files that only Python knows, by their names."""
     out: dict[str, str] = {}
     for s in subjects:
-        if isinstance(s, Plan):
-            out.update(s._own)
-        elif isinstance(s, (Model, Cluster)):
-            out.update(s.files())
+        files = s._own if isinstance(s, Plan) else s.files() if isinstance(s, (Model, Cluster)) else {}
+        for name, text in files.items():
+            if out.setdefault(name, text) != text:
+                raise ValueError(f"two different {name.split('.')[-2]}s have the name {name.rsplit('.', 2)[0]!r}")
     return out
 
 
@@ -109,6 +110,18 @@ def simulate(plan: PlanLike, *, trace: bool = False, progress: Progress = None, 
     return out
 
 
+def _keys_as_flags(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys of a workload as flags: optimizer={"kind": "adam", "beta1": 0.9} is --optimizer and --optimizer-beta1, which
+    a verb without such a flag refuses."""
+    out: dict[str, Any] = {}
+    for key, value in given.items():
+        if key == "optimizer" and isinstance(value, Mapping):
+            out.update({"optimizer" if k == "kind" else f"optimizer_{k}": v for k, v in value.items()})
+        else:
+            out[key] = value
+    return out
+
+
 def _asked(model, cluster, workload, flags) -> tuple[dict, dict]:
     """Flags of a question about a model on a cluster, and the files that only Python knows."""
     if not isinstance(model, (Model, str, os.PathLike)):
@@ -117,12 +130,7 @@ def _asked(model, cluster, workload, flags) -> tuple[dict, dict]:
         cluster = Cluster(cluster)
     asked: dict[str, Any] = {"model": model, "cluster": cluster}
     if workload is not None:
-        given = workload.given if isinstance(workload, Workload) else dict(workload)
-        for key, value in given.items():
-            if key == "optimizer" and isinstance(value, Mapping):
-                asked.update({"optimizer" if k == "kind" else f"optimizer_{k}": v for k, v in value.items()})
-            else:
-                asked[key] = value
+        asked.update(_keys_as_flags(workload.given if isinstance(workload, Workload) else workload))
     return {**asked, **flags}, _own(model, cluster)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -18,11 +19,21 @@ LONG = dict(model="gpt3-175b", cluster="dgx-a100", gpus=128, batch=256, sequence
 
 class Commands(Case):
     def test_ctrl_c_ends_a_search(self):
-        timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-        timer.start()
-        with self.assertRaises(KeyboardInterrupt):
-            o.search(LONG["model"], LONG["cluster"], **{k: v for k, v in LONG.items() if k not in ("model", "cluster")})
-        timer.join()
+        # The signal comes once the search tells where it is, from another thread, as from a terminal.
+        began = threading.Event()
+
+        def interrupt():
+            began.wait()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        sender = threading.Thread(target=interrupt)
+        sender.start()
+        try:
+            with self.assertRaises(KeyboardInterrupt):
+                o.search(**LONG, progress=lambda *_: began.set())
+        finally:
+            began.set()
+            sender.join()
         # The next command is not told to stop.
         self.assertTrue(o.explain("demo-2x2x2").ok)
 
@@ -84,6 +95,56 @@ class Commands(Case):
             imported = o.import_plan(script, cluster="dgx-h100", gpus=16)
             self.assertEqual(imported.plan.to_dict()["mesh"]["tensor"], 2)
             self.assertEqual(imported["not_expressible"], [])
+
+    def test_what_starts_processes_is_no_command_of_this_process(self):
+        jobs = ["jobs", "jobs.toml", "--nodes=1", "--gpus-per-node=4", "--execute=kept"]
+        for words in (["run", "cpu-one-rank"], jobs):
+            with self.assertRaises(o.Invalid) as caught:
+                o.command(*words)
+            self.assertEqual([d.code for d in caught.exception.diagnostics], ["cli.hosted"])
+
+    def test_ctrl_c_lets_a_run_end_in_its_own_way_and_a_second_one_kills_it(self):
+        # A program that says when it runs, and what it does with SIGINT.
+        program = """#!/bin/sh
+trap 'echo asked >> {folder}/said; {then}' INT
+sleep 0.2  # Popen has returned by now
+echo $$ > {folder}/begun-new && mv {folder}/begun-new {folder}/begun
+while :; do sleep 0.05; done
+"""
+
+        def wait_for(file, text=""):
+            while not (file.is_file() and text in file.read_text()):
+                time.sleep(0.01)
+
+        for then, signals in (("exit 0", 1), (":", 2)):
+            with self.subTest(signals=signals), tempfile.TemporaryDirectory() as folder:
+                file = Path(folder, "orrery")
+                file.write_text(program.format(folder=folder, then=then))
+                file.chmod(0o755)
+
+                def interrupt():
+                    wait_for(Path(folder, "begun"))
+                    os.kill(os.getpid(), signal.SIGINT)
+                    wait_for(Path(folder, "said"), "asked")
+                    if signals == 2:
+                        os.kill(os.getpid(), signal.SIGINT)
+
+                sender = threading.Thread(target=interrupt)
+                sender.start()
+                before = os.environ.get("ORRERY_PROGRAM")
+                os.environ["ORRERY_PROGRAM"] = str(file)
+                try:
+                    with self.assertRaises(KeyboardInterrupt):
+                        o.run("cpu-one-rank")
+                finally:
+                    if before is None:
+                        del os.environ["ORRERY_PROGRAM"]
+                    else:
+                        os.environ["ORRERY_PROGRAM"] = before
+                sender.join()
+                self.assertEqual(Path(folder, "said").read_text(), "asked\n")
+                with self.assertRaises(ProcessLookupError):
+                    os.kill(int(Path(folder, "begun").read_text()), 0)
 
     def test_run_trains_in_processes_of_its_own(self):
         trained = o.run("cpu-one-rank", steps=2)

@@ -72,6 +72,21 @@ class Subjects(Case):
         self.assertEqual(o.estimate(found.best)["step_time_s"], found["plans"][0]["step_time_s"])
         self.assertNotIn("/orrery-", found.to_json())  # no folder of a moment is left in it
 
+    def test_a_model_and_a_cluster_of_one_name_stay_apart(self):
+        table = Cluster("local-cpu", gpus=2).to_dict()
+        cluster = Cluster({**table, "cluster": {**table["cluster"], "name": "tiny-gpt"}})
+        model = Model(Model("tiny-gpt").to_dict())
+        plan = Plan(model, cluster, {"batch": 16, "sequence": 64, "precision": "fp32"}, name="tiny-gpt")
+        self.assertEqual(plan.model, model)
+        self.assertEqual(plan.cluster, cluster)
+        with tempfile.TemporaryDirectory() as folder:
+            plan.save(Path(folder, "tiny-gpt.toml"))
+            loaded = Plan.load(Path(folder, "tiny-gpt.toml"))
+            self.assertEqual(o.estimate(loaded).step_time_s, o.estimate(plan).step_time_s)
+        other = Model({"schema": 1, "model": {**model.to_dict()["model"], "layers": 1}})
+        with self.assertRaisesRegex(ValueError, "two different models have the name 'tiny-gpt'"):
+            o.compare(plan, Plan(other, cluster, {"batch": 16, "sequence": 64, "precision": "fp32"}))
+
     def test_a_memory_that_does_not_suffice_is_told(self):
         report = o.estimate(Plan("llama-3-70b", Cluster("dgx-h100", gpus=8), Workload(batch=8, sequence=8192)))
         self.assertFalse(report.fits)

@@ -42,6 +42,22 @@ class Sweeps(Case):
             self.assertEqual(o.sweep(plan="demo-2x2x2", over=GRID, store=store).to_json(), first.to_json())
             self.assertEqual(store.read_bytes(), kept)
 
+    def test_what_an_executor_cannot_do_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            store = Path(folder, "points.jsonl")
+            store.write_text("kept")
+            with self.assertRaisesRegex(ValueError, "there already"):
+                o.sweep(plan="demo-2x2x2", over=GRID, executor=pool, store=store)
+            self.assertEqual(store.read_text(), "kept")
+            with self.assertRaisesRegex(ValueError, "progress"):
+                o.sweep(plan="demo-2x2x2", over=GRID, executor=pool, progress=True)
+
+    def test_no_key_of_an_optimizer_is_lost(self):
+        work = {"batch": 16, "sequence": 64, "precision": "fp32", "optimizer": {"kind": "adam", "beta1": 0.8}}
+        for ask in (o.search, o.sweep):
+            with self.assertRaisesRegex(o.Invalid, "optimizer-beta1"):
+                ask("tiny-gpt", o.Cluster("local-cpu", gpus=2), work)
+
     def test_a_sweep_of_searches_takes_models_clusters_and_workloads(self):
         swept = o.sweep("tiny-gpt", "local-cpu", batch=16, precision="fp32", over={"gpus": [1, 2], "sequence": [64, 128]})
         self.assertEqual([r["gpus"] for r in swept.rows()], [1, 1, 2, 2])

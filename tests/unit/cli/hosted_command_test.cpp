@@ -33,15 +33,30 @@ TEST_CASE("mistakes of a hosted command are returned as diagnostics, and failure
   CHECK(failed.failure.find("/no/such/folder") != std::string::npos);
 }
 
+TEST_CASE("cli.hosted: what starts processes is refused inside another program", "[error]") {
+  const auto refused = [](const std::vector<std::string>& arguments) {
+    const HostedAnswer answer = HostedCommand().run(arguments);
+    CHECK(answer.status == status_input);
+    REQUIRE(answer.diagnostics.size() == 1);
+    const Diagnostic& d = answer.diagnostics.list()[0];
+    CHECK(d.code == "cli.hosted");
+    return d.message;
+  };
+  CHECK(refused({"run", "cpu-one-rank"}) == "run starts processes, which it cannot do inside another program");
+  CHECK(refused({"jobs", "jobs.toml", "--nodes", "1", "--gpus-per-node", "4", "--execute", "kept"}) ==
+        "jobs --execute starts processes, which it cannot do inside another program");
+  CHECK(HostedCommand().run({"run", "--help"}).status == status_fine);
+}
+
 TEST_CASE("a hosted command that is stopped ends, and the next one is not") {
   HostedCommand search;
-  std::future<HostedAnswer> coming = std::async(std::launch::async, [&] { return search.run(long_search); });
-  // It tells where it is while it searches.
-  while (!search.progress() && coming.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) continue;
-  // Another command waits for its turn, and is stopped before it comes.
+  // Stopped before it begins, it does nothing, whether it has to wait for its turn or not.
   HostedCommand waiting;
   waiting.stop();
   CHECK(waiting.run({"show", "cluster"}).failure == "interrupted");
+  // One that searches tells where it is, and is stopped at the first such word: long before its end, on any machine.
+  std::future<HostedAnswer> coming = std::async(std::launch::async, [&] { return search.run(long_search); });
+  while (!search.progress() && coming.wait_for(std::chrono::microseconds(100)) != std::future_status::ready) continue;
   search.stop();
   const HostedAnswer stopped = coming.get();
   CHECK(stopped.status == status_no);

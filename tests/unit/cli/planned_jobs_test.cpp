@@ -71,6 +71,15 @@ TEST_CASE("jobs.plan, jobs.reliability: models and failures that cannot be playe
         "error: " + folder.file("none.toml") +
             " does not say all that failures need [jobs.reliability]\n"
             "  node_failures_per_1000_node_days and repair are needed.\n");
+  // A node fails each 864 s and is down for 86400 s: up for 1/101 of the time, and both for 9.8e-5 of it.
+  write(folder.file("down.toml"),
+        "schema = 1\n[reliability]\nname = \"down\"\nnode_failures_per_1000_node_days = 100000.0\nrepair = \"24 h\"\n"
+        "[reliability.source]\nnode_failures_per_1000_node_days = \"a test\"\nrepair = \"a test\"\n"
+        "[reliability.basis]\nnode_failures_per_1000_node_days = \"assumed\"\nrepair = \"assumed\"\n");
+  CHECK(run(ORRERY_PROGRAM, example + "--save-every \"60 s\" --reliability " + folder.file("down.toml")).err ==
+        "error: so many nodes are down that the largest job practically never starts [jobs.reliability]\n"
+        "  It wants 8 GPUs: 2 of 2 nodes. Each fails after 864 s and is down for 8.64e+04 s.\n"
+        "  So many are up together for 9.8e-05 of the time; at least 0.001 is needed.\n");
 }
 
 TEST_CASE("nodes fail where a reliability file is named", "[unit][cli]") {

@@ -1,5 +1,7 @@
 #include <catch2/catch.hpp>
 
+#include <cmath>
+
 #include "tests/unit/jobs/job_examples.hpp"
 
 using namespace orrery;
@@ -76,4 +78,46 @@ TEST_CASE("nodes fail as often as they are said to", "[unit][jobs]") {
   const JobHistory h = with_failures(workload_of({{0, 200'000, 1}}), "fifo", 2e-4, 1'000'000, 1'000'000);
   const double expected = 4 * 2e-4 * seconds_of(h.end);
   CHECK(static_cast<double>(h.node_failures) == Approx(expected).margin(4 * std::sqrt(expected)));
+}
+
+TEST_CASE("jobs wait while every node is down, and go on afterwards, under every policy", "[unit][jobs]") {
+  // One node, which fails each 500 s and is repaired for 400 s: whole minutes at which policies decide lie within.
+  const JobWorkload w = workload_of({{0, 2000, 4}, {10, 1000, 2}});
+  for (const JobPolicyRow& row : job_policies()) {
+    CAPTURE(row.name);
+    JobSimulation options;
+    options.gpus_of_nodes = {4};
+    options.costs.save_interval = 50'000'000;
+    options.failures = {2e-3, 400'000'000, 7};
+    const JobHistory h = simulate_jobs(w, *find_job_policy(row.name), options);
+    CHECK(h.node_failures > 0);
+    for (const JobProgress& p : h.jobs) {
+      CHECK(p.phase == JobPhase::ended);
+      CHECK(p.work_left == 0);
+    }
+  }
+}
+
+TEST_CASE("the share of time in which enough nodes are up is binomial", "[unit][jobs]") {
+  // d = 1e-3 / s x 250 s = 1/4: a node is up for 4/5 of the time.
+  const NodeFailures f{1e-3, 250'000'000, 1};
+  CHECK(up_share(f, 3, 3) == Approx(0.512));  // 0.8^3
+  CHECK(up_share(f, 3, 2) == Approx(0.896));  // 0.512 + 3 x 0.64 x 0.2
+  CHECK(up_share(f, 3, 0) == Approx(1.0));
+  CHECK(up_share({}, 3, 3) == 1.0);
+  CHECK(up_share(f, 1000, 1000) == Approx(std::pow(0.8, 1000)));
+}
+
+TEST_CASE("progress is told while no job ends, so that a simulation can be broken off", "[unit][jobs]") {
+  // The node fails some 2000 times before the only job ends.
+  struct Enough {};
+  JobSimulation options;
+  options.gpus_of_nodes = {1, 1};
+  options.failures = {1e-2, 1'000'000, 1};
+  options.costs.save_interval = 1'000'000;
+  options.progress = [](std::uint64_t done, std::uint64_t) {
+    if (done == 0) throw Enough{};
+  };
+  CHECK_THROWS_AS(static_cast<void>(simulate_jobs(workload_of({{0, 100'000, 1}}), *find_job_policy("fifo"), options)),
+                  Enough);
 }
