@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 
 #include "core/base/diagnostics.hpp"
@@ -466,28 +467,56 @@ LayerCopies layer_copies(const State& s, const Chunk& whole, Phase phase, std::u
   return out;
 }
 
+namespace {
+
+/// The ops of a block that begin, end or use what is watched.
+struct WatchedOp {
+  BufferId what;
+  std::int8_t layer_shift = 0;
+  enum class Kind : std::uint8_t { begin, end, use } kind = Kind::use;
+};
+
+std::vector<WatchedOp> watched_ops(const Block& block, const std::vector<bool>& is_watched) {
+  std::vector<WatchedOp> out;
+  const auto add = [&](BufferId b, std::int8_t shift, WatchedOp::Kind kind) {
+    if (is_watched[index(b)]) out.push_back({b, shift, kind});
+  };
+  for (const Op& op : block.ops) {
+    if (const auto* alloc = std::get_if<Alloc>(&op.action)) {
+      add(alloc->what, alloc->layer_shift, WatchedOp::Kind::begin);
+    } else if (const auto* free = std::get_if<Free>(&op.action)) {
+      add(free->what, free->layer_shift, WatchedOp::Kind::end);
+    }
+    for_each_view(block, op, [&](const View& v) { add(v.buffer, v.layer_shift, WatchedOp::Kind::use); });
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string wrong_lives(const State& s, const std::function<bool(BufferId)>& watched) {
+  std::vector<bool> is_watched;
+  for (std::uint32_t b = 0; b < s.program.buffers.size(); ++b) is_watched.push_back(watched(BufferId{b}));
+  if (std::find(is_watched.begin(), is_watched.end(), true) == is_watched.end()) return {};
+  std::map<std::uint32_t, std::vector<WatchedOp>> ops_of;  // by block
   for (const Stage& stage : s.stages) {
     std::set<Instance> live;
     std::string wrong;
     const auto walk = [&](BlockId id, std::uint32_t layer, std::uint32_t microbatch) {
-      const Block& block = s[id].block;
-      const auto check = [&](BufferId b, std::int8_t shift, bool wanted, const char* what) {
-        const Instance i = instance_of(s.program, b, shift, layer, microbatch);
-        if (!watched(b) || live.contains(i) == wanted) return i;
-        wrong = fmt::format("stage {}: {} of layer {} {} in {}", stage.number, s.program[b].name, i.layer, what,
-                            block.name);
-        return i;
-      };
-      for (const Op& op : block.ops) {
-        if (const auto* alloc = std::get_if<Alloc>(&op.action)) {
-          const Instance i = check(alloc->what, alloc->layer_shift, false, "begins twice");
-          if (watched(alloc->what)) live.insert(i);
-        } else if (const auto* free = std::get_if<Free>(&op.action)) {
-          live.erase(check(free->what, free->layer_shift, true, "ends while it does not live"));
+      const auto [at, fresh] = ops_of.try_emplace(index(id));
+      if (fresh) at->second = watched_ops(s[id].block, is_watched);
+      for (const WatchedOp& op : at->second) {
+        const Instance i = instance_of(s.program, op.what, op.layer_shift, layer, microbatch);
+        const bool begins = op.kind == WatchedOp::Kind::begin, ends = op.kind == WatchedOp::Kind::end;
+        if (live.contains(i) == begins) {
+          wrong = fmt::format("stage {}: {} of layer {} {} in {}", stage.number, s.program[op.what].name, i.layer,
+                              begins ? "begins twice"
+                              : ends ? "ends while it does not live"
+                                     : "is used while it does not live",
+                              s[id].block.name);
         }
-        for_each_view(block, op,
-                      [&](const View& v) { check(v.buffer, v.layer_shift, true, "is used while it does not live"); });
+        if (begins) live.insert(i);
+        if (ends) live.erase(i);
       }
     };
     std::vector<Slot> slots;
