@@ -13,7 +13,6 @@
 #include <sstream>
 #include <thread>
 
-#include "cli/checked_run.hpp"
 #include "cli/file_kind.hpp"
 #include "cli/hosted_command.hpp"
 #include "cli/own_gpu_calibration.hpp"

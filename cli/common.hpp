@@ -103,6 +103,8 @@ enum class ClusterUse : std::uint8_t {
                                              const std::optional<std::string>& cluster,
                                              ClusterUse use = ClusterUse::replace);
 
+/// Sets price, lanes and cores of a run's cluster, and checks its rules.
+void check_run(PlannedRun&, const CommonFlags&);
 /// A run that has been read: its cluster's price, lanes and cores are set, its rules are checked, its prices chosen.
 [[nodiscard]] UnresolvedPlan checked_run(PlannedRun, const CommonFlags&);
 

@@ -9,6 +9,7 @@
 #include "cli/hosted_command.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/jobs_execute.hpp"
+#include "cli/jobs_failures.hpp"
 #include "cli/jobs_verb_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
@@ -17,7 +18,6 @@
 #include "core/base/counted.hpp"
 #include "core/base/nearest.hpp"
 #include "core/base/units_text.hpp"
-#include "core/spec/reliability_file.hpp"
 #include "jobs/job_drawings.hpp"
 #include "jobs/job_workload_file.hpp"
 #include "jobs/measured_speed.hpp"
@@ -25,8 +25,6 @@
 
 namespace orrery {
 namespace {
-
-constexpr double least_up_share = 1e-3;  ///< of time in which enough nodes for the largest job are up
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
@@ -91,10 +89,11 @@ class JobsVerb final : public Verb {
              "of jobs that name a model: change: the best plan on each number of GPUs; keep: the plan of the job's own "
              "GPUs with more or fewer replicas");
     c.option(
-        "--reliability", reliability_,
+        "--reliability", failures_.reliability,
         "let nodes fail as often as this says: a name (rsc-1, llama-3) or a .toml file; jobs go on from their last "
         "checkpoints");
-    c.option("--save-every", save_every_, "time between two checkpoints of a job, with --reliability; default: 1 h");
+    c.option("--save-every", failures_.save_every,
+             "time between two checkpoints of a job, with --reliability; default: 1 h");
     c.flag("--leave-out-large", leave_out_large_, "leave out jobs that want more GPUs than there are");
     c.option("--count", count_, "jobs of philly-like", {1, 10'000'000});
     c.option("--seed", seed_, "of philly-like, and of failures", {});
@@ -133,7 +132,7 @@ class JobsVerb final : public Verb {
     const std::vector<const JobPolicyRow*> policies = policies_of(policy_);
     require_used_flags(policies);
     read(a);
-    require_starts(a, policies);
+    if (failures_.reliability) require_starts(a.workload, a.options, policies);
     keep_apart(*workload_, {flags_.output, svg_, trace_});
     try {
       std::optional<ExecutedJobs> executed;
@@ -177,7 +176,7 @@ class JobsVerb final : public Verb {
     if (scattered_ && places_ == "consolidated") {
       refuse("cli.flags", "--scattered goes with --places packed", {"A consolidated job is never scattered."});
     }
-    if (execute_ && (restart_ || reliability_ || scattered_)) {
+    if (execute_ && (restart_ || failures_.reliability || scattered_)) {
       refuse("cli.flags", "--execute goes without --restart, --reliability and --scattered",
              {"Times are measured on this machine."});
     }
@@ -186,7 +185,7 @@ class JobsVerb final : public Verb {
       refuse("cli.flags", "--restart does not go with --tables",
              {"These jobs have the restarts of their applications."});
     }
-    if (restart_ && !reliability_ &&
+    if (restart_ && !failures_.reliability &&
         std::none_of(policies.begin(), policies.end(), [](const JobPolicyRow* p) { return p->preempts; })) {
       refuse("cli.flags", "--restart goes with a policy that stops jobs",
              {fmt::format("--policy {} stops none; orrery jobs --list says which do.", policy_)});
@@ -213,8 +212,8 @@ class JobsVerb final : public Verb {
       out.gpus_of_nodes.assign(*nodes_, *per_node_);
     }
     out.places = places_ == "packed" ? PlaceRule::packed : PlaceRule::consolidated;
-    if (restart_) out.costs.restart = time_of(*restart_, "--restart");
-    read_failures(out);
+    if (restart_) out.costs.restart = job_time(*restart_, "--restart");
+    failures_.read(library_of(flags_), seed_.value_or(1), out);
     if (scattered_) {
       out.costs.scattered_speed =
           std::llround(static_cast<double>(full_speed) / number_of(*scattered_, "--scattered", 1.0, 100.0));
@@ -223,74 +222,12 @@ class JobsVerb final : public Verb {
     return out;
   }
 
-  /// How often nodes fail, where a reliability file is named.
-  void read_failures(JobSimulation& out) const {
-    if (!reliability_) {
-      if (save_every_) refuse("cli.flags", "--save-every goes with --reliability");
-      return;
-    }
-    Diagnostics d;
-    const std::optional<ReliabilitySpec> spec = find_reliability(library_of(flags_), *reliability_, ".", d);
-    require_none(d);
-    if (!spec->node_failures_per_1000_node_days || !spec->repair) {
-      refuse("jobs.reliability", fmt::format("{} does not say all that failures need", *reliability_),
-             {"node_failures_per_1000_node_days and repair are needed."});
-    }
-    const double nodes_of_rate =
-        spec->gpus_per_node ? out.gpus_of_nodes.front() / static_cast<double>(*spec->gpus_per_node) : 1.0;
-    out.failures.node_failures_per_s = spec->node_failures_per_1000_node_days->value * nodes_of_rate / 86.4e6;
-    out.failures.repair = std::llround(spec->repair->value.base() * static_cast<double>(microseconds_per_second));
-    out.failures.seed = seed_.value_or(1);
-    if (save_every_) out.costs.save_interval = std::max<Microseconds>(1, time_of(*save_every_, "--save-every"));
-    const double per_interval = out.failures.node_failures_per_s * static_cast<double>(out.gpus_of_nodes.size()) *
-                                seconds_of(out.costs.save_interval);
-    if (per_interval > 2.0) {
-      refuse("jobs.reliability", "nodes fail so often that large jobs would never end",
-             {fmt::format("{:.3g} of {} nodes fail between two checkpoints; at most 2 may.", per_interval,
-                          out.gpus_of_nodes.size())});
-    }
-  }
-
-  /// Where nodes are down so much that the largest job hardly ever finds enough of them, the simulation would not end.
-  void require_starts(const JobsAnswer& a, const std::vector<const JobPolicyRow*>& policies) const {
-    if (!reliability_) return;
-    const bool elastic =
-        std::all_of(policies.begin(), policies.end(), [](const JobPolicyRow* p) { return p->elastic; });
-    std::uint32_t most = 0;
-    for (const ClusterJob& job : a.workload.jobs) {
-      std::uint32_t least = job.gpus;
-      for (const JobSpeed& s : job.speeds) least = elastic ? std::min(least, s.gpus) : least;
-      most = std::max(most, least);
-    }
-    const std::vector<std::uint32_t>& nodes = a.options.gpus_of_nodes;
-    const std::size_t needed = (most + nodes.front() - 1) / nodes.front();
-    const double share = up_share(a.options.failures, nodes.size(), needed);
-    if (share >= least_up_share) return;
-    const NodeFailures& f = a.options.failures;
-    refuse(
-        "jobs.reliability", "so many nodes are down that the largest job practically never starts",
-        {fmt::format("It wants {}: {} of {}. Each fails after {:.3g} s and is down for {:.3g} s.", counted(most, "GPU"),
-                     needed, counted(nodes.size(), "node"), 1.0 / f.node_failures_per_s, seconds_of(f.repair)),
-         fmt::format("So many are up together for {:.2g} of the time; at least {:g} is needed.", share,
-                     least_up_share)});
-  }
-
-  [[nodiscard]] static Microseconds time_of(const std::string& text, const char* flag) {
-    Seconds time;
-    std::string problem;
-    if (!parse_quantity(text, time, problem) || time < Seconds{} || time.base() > 1e5) {
-      refuse("cli.amount", fmt::format("{}: \"{}\" is no time from 0 s to 100000 s", flag, text),
-             {"\"30 s\" and \"2 min\" are right."});
-    }
-    return std::llround(time.base() * static_cast<double>(microseconds_per_second));
-  }
-
   void read(JobsAnswer& a) const {
     a.workload_name = *workload_;
     if (*workload_ == "philly-like") {
       a.workload = philly_like(count_.value_or(1000), seed_.value_or(1));
     } else {
-      if (count_ || (seed_ && !reliability_)) refuse("cli.flags", "--count and --seed go with philly-like");
+      if (count_ || (seed_ && !failures_.reliability)) refuse("cli.flags", "--count and --seed go with philly-like");
       Diagnostics d;
       std::optional<JobWorkload> read = read_job_workload(*workload_, d);
       require_none(d);
@@ -398,8 +335,8 @@ class JobsVerb final : public Verb {
     file.close();
   }
 
-  std::optional<std::string> workload_, on_, svg_, trace_, tables_, tables_type_, restart_, scattered_, reliability_,
-      save_every_, execute_;
+  std::optional<std::string> workload_, on_, svg_, trace_, tables_, tables_type_, restart_, scattered_, execute_;
+  FailureFlags failures_;
   std::optional<std::uint32_t> nodes_, per_node_, count_, seed_;
   std::string policy_ = "fifo", places_ = "packed", plans_ = "change";
   bool leave_out_large_ = false, list_ = false, each_ = false;

@@ -145,121 +145,155 @@ void ExecutedJobs::measure() {
   }
 }
 
-/// The processes of one play.
-struct ExecutedJobs::Processes {
-  struct Running {
-    std::unique_ptr<ChildProcess> child;
-    std::vector<NodeShare> places;
-    std::uint32_t starts = 0;
-  };
-  std::vector<Running> jobs;
-  std::filesystem::path folder;
-
-  Processes() = default;
-  Processes(const Processes&) = delete;
-  Processes& operator=(const Processes&) = delete;
-  /// Whatever ends the play ends the processes: they save first.
-  ~Processes() {
+/// One play of the workload: the policy's state beside the processes that follow it.
+class ExecutedJobs::Play {
+ public:
+  Play(const ExecutedJobs& of, const JobPolicyRow& row, const JobSimulation& options)
+      : of_(of),
+        jobs_(of.workload_.jobs),
+        folder_(of.folder_of(row)),
+        state_(of.workload_, options.gpus_of_nodes, options.places, options.costs),
+        policy_(row.make()),
+        running_(jobs_.size()) {
+    std::filesystem::create_directories(folder_);
+    if (options.keep_stretches) state_.keep_stretches(&out_.stretches);
+  }
+  Play(const Play&) = delete;
+  Play& operator=(const Play&) = delete;
+  /// However the play ends, no process outlives it, and each saves first.
+  ~Play() {
     std::vector<ChildProcess*> all;
-    for (const Running& r : jobs) {
+    for (const Running& r : running_) {
       if (r.child) all.push_back(r.child.get());
     }
     end_all(all);
   }
 
-  [[nodiscard]] std::filesystem::path saved(JobNumber j) const { return folder / fmt::format("job-{}", j + 1); }
-};
+  [[nodiscard]] JobHistory run() {
+    out_.begin = look_ = jobs_.front().submit;
+    state_.advance(out_.begin);
+    begin_ = Clock::now() - std::chrono::microseconds(out_.begin);
+    while (done_ < jobs_.size()) {
+      if (interrupted().load()) throw JobsBrokenOff{"the jobs' checkpoints are in " + folder_.string()};
+      if (!step()) std::this_thread::sleep_for(pause);
+    }
+    out_.end = state_.now();
+    out_.gpus = state_.all_gpus();
+    out_.jobs = state_.all();
+    out_.busy = state_.busy();
+    out_.crowd = state_.crowd_time();
+    out_.hash = state_.history();
+    return std::move(out_);
+  }
 
-JobHistory ExecutedJobs::play(const JobPolicyRow& row, const JobSimulation& options) {
-  Processes all;
-  all.jobs.resize(workload_.jobs.size());
-  all.folder = folder_of(row);
-  std::filesystem::create_directories(all.folder);
-  JobHistory out;
-  ClusterState state(workload_, options.gpus_of_nodes, options.places, options.costs);
-  if (options.keep_stretches) state.keep_stretches(&out.stretches);
-  const std::unique_ptr<JobPolicy> policy = row.make();
-  const std::vector<ClusterJob>& jobs = workload_.jobs;
-  const auto steps_left = [&](JobNumber j) { return jobs[j].processes->steps - saved_steps(all.saved(j)); };
-  out.begin = jobs.front().submit;
-  state.advance(out.begin);
-  const Clock::time_point begin = Clock::now() - std::chrono::microseconds(out.begin);
-  std::size_t arrived = 0, done = 0;
-  Microseconds look = out.begin;
-  while (done < jobs.size()) {
-    if (interrupted().load()) throw JobsBrokenOff{"the jobs' checkpoints are in " + all.folder.string()};
-    std::vector<JobNumber> ended;
-    for (const JobNumber j : state.running()) {
-      const std::optional<int> status = all.jobs[j].child->ended();
-      if (!status) continue;
-      if (*status != 0)
-        throw Error(fmt::format("{} ended with {}:\n{}", jobs[j].name, *status, all.jobs[j].child->errors()));
-      ended.push_back(j);
-    }
-    const Microseconds now = since(begin);
-    const bool comes = arrived < jobs.size() && jobs[arrived].submit <= now;
-    if (ended.empty() && !comes && now < look) {
-      std::this_thread::sleep_for(pause);
-      continue;
-    }
+ private:
+  /// The process of a job, where it has GPUs.
+  struct Running {
+    std::unique_ptr<ChildProcess> child;
+    std::vector<NodeShare> places;
+    std::uint32_t starts = 0;
+  };
+
+  [[nodiscard]] std::filesystem::path saved(JobNumber j) const { return folder_ / fmt::format("job-{}", j + 1); }
+  [[nodiscard]] std::uint64_t steps_left(JobNumber j) const {
+    return jobs_[j].processes->steps - saved_steps(saved(j));
+  }
+  [[noreturn]] void fail(JobNumber j, int status) const {
+    throw Error(fmt::format("{} ended with {}:\n{}", jobs_[j].name, status, running_[j].child->errors()));
+  }
+
+  /// Tells the policy what has happened, and follows it. False where nothing has.
+  bool step() {
+    const std::vector<JobNumber> ended = ended_jobs();
+    const Microseconds now = since(begin_);
+    const bool comes = arrived_ < jobs_.size() && jobs_[arrived_].submit <= now;
+    if (ended.empty() && !comes && now < look_) return false;
     // A policy with rounds is asked at the whole time of the round.
-    state.advance(ended.empty() && !comes ? std::max(state.now(), look) : std::max(state.now(), now));
-    std::sort(ended.begin(), ended.end());
+    state_.advance(std::max(state_.now(), ended.empty() && !comes ? look_ : now));
     for (const JobNumber j : ended) {
       if (steps_left(j) != 0)
-        throw Error(fmt::format("{} has ended {} short", jobs[j].name, counted(steps_left(j), "step")));
-      state.finish(j);
-      policy->ended(state, j);
-      ++done;
+        throw Error(fmt::format("{} has ended {} short", jobs_[j].name, counted(steps_left(j), "step")));
+      state_.finish(j);
+      policy_->ended(state_, j);
+      ++done_;
     }
-    for (; arrived < jobs.size() && jobs[arrived].submit <= state.now(); ++arrived) {
-      state.submit(static_cast<JobNumber>(arrived));
-      policy->submitted(state, static_cast<JobNumber>(arrived));
+    for (; arrived_ < jobs_.size() && jobs_[arrived_].submit <= state_.now(); ++arrived_) {
+      state_.submit(static_cast<JobNumber>(arrived_));
+      policy_->submitted(state_, static_cast<JobNumber>(arrived_));
     }
-    out.most_crowd = std::max(out.most_crowd, state.crowd());
-    static_cast<void>(state.take_changes());
-    policy->decide(state);
-    std::vector<JobNumber> changed = state.take_changes();
+    out_.most_crowd = std::max(out_.most_crowd, state_.crowd());
+    static_cast<void>(state_.take_changes());
+    policy_->decide(state_);
+    std::vector<JobNumber> changed = state_.take_changes();
     std::sort(changed.begin(), changed.end());
     changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
-    // First all that stop are asked to, so that they save side by side.
-    for (const JobNumber j : changed) {
-      Processes::Running& r = all.jobs[j];
-      if (r.child && state.progress(j).places != r.places) r.child->signal(SIGTERM);
+    stop(changed);
+    start(changed);
+    look_ = policy_->next_look(state_);
+    return true;
+  }
+
+  /// Jobs whose processes have ended, by their numbers.
+  [[nodiscard]] std::vector<JobNumber> ended_jobs() {
+    std::vector<JobNumber> out;
+    for (const JobNumber j : state_.running()) {
+      const std::optional<int> status = running_[j].child->ended();
+      if (!status) continue;
+      if (*status != 0) fail(j, *status);
+      out.push_back(j);
     }
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  /// Stops the processes of jobs that have other GPUs now, or none. All are asked first, so that they save side by
+  /// side.
+  void stop(const std::vector<JobNumber>& changed) {
+    std::vector<JobNumber> stopping;
     for (const JobNumber j : changed) {
-      Processes::Running& r = all.jobs[j];
-      const JobProgress& p = state.progress(j);
-      if (!r.child || p.places == r.places) continue;
-      const int status = r.child->wait();
+      if (!running_[j].child || state_.progress(j).places == running_[j].places) continue;
+      running_[j].child->signal(SIGTERM);
+      stopping.push_back(j);
+    }
+    for (const JobNumber j : stopping) {
+      const int status = running_[j].child->wait();
       // 1: it was asked before it had ended a step.
-      if (status != 0 && status != status_no && status != 128 + SIGTERM) {
-        throw Error(fmt::format("{} ended with {}:\n{}", jobs[j].name, status, r.child->errors()));
-      }
-      r.child.reset();
-      r.places.clear();
+      if (status != 0 && status != status_no && status != 128 + SIGTERM) fail(j, status);
+      running_[j].child.reset();
+      running_[j].places.clear();
     }
+  }
+
+  /// Starts the processes of jobs that have GPUs and none yet.
+  void start(const std::vector<JobNumber>& changed) {
     for (const JobNumber j : changed) {
-      Processes::Running& r = all.jobs[j];
-      const JobProgress& p = state.progress(j);
+      Running& r = running_[j];
+      const JobProgress& p = state_.progress(j);
       if (p.phase != JobPhase::running || r.child) continue;
-      const std::string name = all.saved(j).string() + fmt::format("-{}", ++r.starts);
+      const std::string name = saved(j).string() + fmt::format("-{}", ++r.starts);
       // A job that ended while it was asked to stop has no step left; it says so at once.
-      const std::vector<std::string> words = steps_left(j) > 0
-                                                 ? command(plans_[j].at(p.gpus), p.gpus, steps_left(j), all.saved(j))
-                                                 : std::vector<std::string>{"/bin/true"};
+      const std::vector<std::string> words =
+          steps_left(j) > 0 ? of_.command(of_.plans_[j].at(p.gpus), p.gpus, steps_left(j), saved(j))
+                            : std::vector<std::string>{"/bin/true"};
       r.child = std::make_unique<ChildProcess>(words, name + ".json", name + ".err");
       r.places = p.places;
     }
-    look = policy->next_look(state);
   }
-  out.end = state.now();
-  out.gpus = state.all_gpus();
-  out.jobs = state.all();
-  out.busy = state.busy();
-  out.crowd = state.crowd_time();
-  out.hash = state.history();
-  return out;
+
+  const ExecutedJobs& of_;
+  const std::vector<ClusterJob>& jobs_;
+  std::filesystem::path folder_;
+  JobHistory out_;
+  ClusterState state_;
+  std::unique_ptr<JobPolicy> policy_;
+  std::vector<Running> running_;  ///< by job
+  Clock::time_point begin_;
+  Microseconds look_ = 0;  ///< when the policy wants to be asked, whatever happens
+  std::size_t arrived_ = 0, done_ = 0;
+};
+
+JobHistory ExecutedJobs::play(const JobPolicyRow& row, const JobSimulation& options) {
+  return Play(*this, row, options).run();
 }
 
 }  // namespace orrery

@@ -38,7 +38,7 @@ class ExecutedJobs {
   [[nodiscard]] JobHistory play(const JobPolicyRow&, const JobSimulation&);
 
  private:
-  struct Processes;
+  class Play;
   [[nodiscard]] std::filesystem::path folder_of(const JobPolicyRow&) const;
   [[nodiscard]] std::vector<std::string> command(const std::string& plan, std::uint32_t ranks, std::uint64_t steps,
                                                  const std::filesystem::path& saved) const;

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "framework/launch/launch_syntax.hpp"
-#include "framework/own_executor.hpp"
 #include "framework/rooms.hpp"
 
 namespace orrery {

@@ -13,6 +13,7 @@ namespace orrery {
 [[nodiscard]] Framework llama_factory();
 [[nodiscard]] Framework megatron_core();
 [[nodiscard]] Framework nanotron();
+[[nodiscard]] Framework orrery_cuda();
 [[nodiscard]] Framework torchtitan();
 
 }  // namespace orrery

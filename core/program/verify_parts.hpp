@@ -55,6 +55,9 @@ class Findings {
   return !std::holds_alternative<Alloc>(op.action) && !std::holds_alternative<Free>(op.action);
 }
 
+/// Whether a buffer has weights that a product reads: the module's own, or a copy that is there for one product.
+[[nodiscard]] inline bool holds_weights(const Buffer& b) { return b.role == Role::weight || b.role == Role::workspace; }
+
 // The parts, in the order in which verify runs them.
 void check_layout(Findings&);     ///< everything that later parts index by
 void check_operands(Findings&);   ///< block by block, no runs

@@ -85,9 +85,7 @@ AxisBits made_partial(Regions& regions, const OpRun& run, const Kernel& k, std::
   const View& target = view(run, i);
   switch (k.kind) {
     case KernelKind::gemm:
-      // Weights, or a copy of them that is there for one product.
-      if (const ParameterSlice* s = slice_of(p, view(run, 1));
-          s != nullptr && p[view(run, 1).buffer].role != Role::gradient) {
+      if (const ParameterSlice* s = slice_of(p, view(run, 1)); s != nullptr && holds_weights(p[view(run, 1).buffer])) {
         return k.options.transpose_b ? sums(p, s->shard, 1, Shard::max_dims) : sums(p, s->shard, 0, 1);
       }
       break;

@@ -257,11 +257,10 @@ class Values {
     key.add(*b.parameters);
     key.add(weight.offset);
     // The head's product is transposed: its input is the second operand of the gradient's product.
-    const bool weights = b.role == Role::weight || b.role == Role::workspace;  // that are there for one product
-    if (k.pass == Pass::forward && weights) {
+    if (k.pass == Pass::forward && holds_weights(b)) {
       inputs_[key.value] = factor(run, view(run, 0));
       if (view(run, sum).use == View::Use::accumulate) joint_.insert(key.value);
-    } else if (k.pass == Pass::input_gradient && weights && !is_trained(*b.parameters)) {
+    } else if (k.pass == Pass::input_gradient && holds_weights(b) && !is_trained(*b.parameters)) {
       // The product has no weight gradient, which would show whose output gradient this is.
       if (!joint_.contains(key.value) && !frozen_gradients_.insert(factor(run, view(run, 0))).second) {
         regions_.wrong("program.stale",

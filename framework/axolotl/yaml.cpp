@@ -117,8 +117,8 @@ void read_base(LaunchReading& r, bool qlora) {
   if (qlora && (eight || !four)) {
     r.error("adapter", "qlora takes weights in 4 bits", {"Add load_in_4bit: true, and leave load_in_8bit out."});
   } else if (qlora) {
-    read_trainer_base(r, {"load_in_4bit", 4, "bnb_config_kwargs.bnb_4bit_quant_type",
-                          "bnb_config_kwargs.bnb_4bit_use_double_quant", "nf4", true});
+    read_trainer_base(
+        r, {"load_in_4bit", 4, "bnb_config_kwargs.bnb_4bit_quant_type", "bnb_config_kwargs.bnb_4bit_use_double_quant"});
   } else {
     if (eight) read_trainer_base(r, {"load_in_8bit", 8});
     if (four) r.take("load_in_4bit", "nothing: axolotl loads in 4 bits for adapter: qlora alone");

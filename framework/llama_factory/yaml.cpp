@@ -60,7 +60,7 @@ void read_base(LaunchReading& r) {
     return;
   }
   if (r.value("quantization_method") != nullptr) r.take("quantization_method", "bitsandbytes");
-  read_trainer_base(r, {"quantization_bit", *bits, "quantization_type", "double_quantization", "nf4", true});
+  read_trainer_base(r, {"quantization_bit", *bits, "quantization_type", "double_quantization"});
 }
 
 /// Trained weights are cast to f32 before training, but for pure_bf16 (src/llamafactory/model/adapter.py).

@@ -132,17 +132,14 @@ void read_trainer_base(LaunchReading& r, const BaseKeys& keys) {
     return;
   }
   r.set(keys.key, into, "\"nf4\"");
-  std::string type(keys.usual_type);
-  if (!keys.type.empty()) type = r.word(keys.type, {"nf4", "fp4"}).value_or(type);
-  if (type == "fp4") {
-    r.refuse(r.value(keys.type) != nullptr ? keys.type : keys.key, "FP4 is not in plans", "NF4, of as many bytes");
-  } else if (!keys.type.empty() && r.value(keys.type) != nullptr) {
+  if (r.word(keys.type, {"nf4", "fp4"}) == "fp4") {
+    r.refuse(keys.type, "FP4 is not in plans", "NF4, of as many bytes");
+  } else if (r.value(keys.type) != nullptr) {
     r.take(keys.type, "the format of frozen matrices");
   }
-  const std::optional<bool> twice = keys.twice.empty() ? std::nullopt : r.toggle(keys.twice);
-  if (twice) {
+  if (const std::optional<bool> twice = r.toggle(keys.twice)) {
     r.set(keys.twice, "workload.adapters.double_quantization", *twice ? "true" : "false");
-  } else if (keys.usual_twice) {
+  } else {
     r.assume("workload.adapters.double_quantization", "true", "the program's default");
   }
 }

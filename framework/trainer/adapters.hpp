@@ -16,13 +16,11 @@ struct AdapterKeys {
   bool usual_targets_all = false;  ///< where the file names none; else it has to
 };
 
-/// What bitsandbytes is asked for.
+/// What bitsandbytes is asked for. Without a word of them, 4 bits are NF4 with scales in 8 bits.
 struct BaseKeys {
   std::string_view key;                    ///< asks for it
   std::uint64_t bits = 4;                  ///< 4 or 8
   std::string_view type = {}, twice = {};  ///< "nf4" or "fp4"; whether scales are quantized too
-  std::string_view usual_type = "nf4";     ///< without a word of it
-  bool usual_twice = false;
 };
 
 /// Reads in what the frozen matrices are kept. FP4 is refused with the nearest.

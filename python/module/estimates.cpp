@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "cli/checked_run.hpp"
 #include "cli/common.hpp"
 #include "core/record/report_file.hpp"
 #include "python/module/prices.hpp"

@@ -45,6 +45,15 @@ nb::list dimension_rows() {
   return out;
 }
 
+/// Keys of the dimensions that a word means: "tensor" is an axis, and an algorithm.
+nb::list dimensions_called(const std::string& word) {
+  nb::list out;
+  for (const Dimension& d : dimensions()) {
+    if (is_called(d, word)) out.append(text(d.key));
+  }
+  return out;
+}
+
 }  // namespace
 
 NB_MODULE(_orrery, m) {
@@ -53,6 +62,7 @@ NB_MODULE(_orrery, m) {
   bind_estimates(m);
   bind_commands(m);
   m.def("dimensions", &dimension_rows);
+  m.def("dimensions_called", &dimensions_called);
   m.def("set_data_folder", [](const std::string& folder) { set_data_folder(folder); });
   m.def("version", [] { return std::string(orrery_version()); });
   m.def("commit", [] { return std::string(orrery_commit()); });

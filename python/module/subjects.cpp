@@ -7,7 +7,6 @@
 
 #include <filesystem>
 
-#include "cli/checked_run.hpp"
 #include "cli/common.hpp"
 #include "cli/plan_source.hpp"
 #include "core/plan/axis_sizes.hpp"

@@ -221,13 +221,8 @@ def _workload(given):
 
 def _rows_called(word: str) -> list[tuple]:
     """The dimensions that a word means: "tensor" is an axis, and an algorithm."""
-    out = []
-    for row in _orrery.dimensions():
-        key, aliases = row[0], row[1]
-        kind_of = key.removesuffix(".kind").rsplit(".", 1)[-1] if key.endswith(".kind") else None
-        if word in (key, key.rsplit(".", 1)[-1], kind_of, *aliases):
-            out.append(row)
-    return out
+    keys = _orrery.dimensions_called(word)
+    return [row for row in _orrery.dimensions() if row[0] in keys]
 
 
 _CALLED: dict[str, list[tuple]] = {}

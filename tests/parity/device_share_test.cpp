@@ -63,12 +63,12 @@ bool says(const std::vector<std::string>& notes, const std::string& what) {
 }  // namespace
 
 TEST_CASE("streams of messages are urgent, those of compute and copies are not", "[parity][device]") {
-  // Of one rank: it computes, and has nobody to send to.
+  // One rank computes, and has nobody to send to.
   SharedWithOthers alone(0);
   static_cast<void>(notes_of_run(alone, test::tiny_run({}, 2)));
   CHECK(alone.urgent() == 0);
   CHECK(alone.usual() >= 1);
-  // Of two stages: each rank sends one way, receives the other, and sums what both stages have of the tied embedding.
+  // With two stages each rank sends one way, receives the other, and sums the tied embedding, which both stages have.
   SharedWithOthers stages(0);
   static_cast<void>(notes_of_run(stages, test::tiny_run(Mesh{.axes = {{Axis::pipeline, 2}}}, 2)));
   CHECK(stages.urgent() == 2 * 3);

@@ -2,10 +2,8 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
-#include "core/plan/plan.hpp"
+#include "tests/support/plan_facts.hpp"
 
 namespace orrery::test {
 
@@ -50,16 +48,5 @@ struct RandomRunLimits {
 /// one ring and two; mixtures of 2 to 8 experts with every gate and law of routing (learned in fp64 alone), shared
 /// experts, dense layers below, an expert axis.
 [[nodiscard]] PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits = {});
-
-/// Virtual stages of a pipeline rank, and the layers of all of them.
-[[nodiscard]] std::vector<std::uint32_t> stages_on(const Plan&, std::uint32_t rank);
-[[nodiscard]] std::uint32_t layers_on(const Plan&, std::uint32_t rank);
-[[nodiscard]] std::uint32_t mixtures_on(const PlannedRun&, std::uint32_t rank);  ///< of which are mixtures
-/// Whether a layer's activations are computed again, all or the attention core's, and for how many layers of a rank.
-[[nodiscard]] bool recomputes(const Plan&, std::uint32_t layer);
-[[nodiscard]] std::uint32_t recomputed_on(const Plan&, std::uint32_t rank);
-
-/// One line with every choice of the run, for CAPTURE.
-[[nodiscard]] std::string describe(const PlannedRun&);
 
 }  // namespace orrery::test

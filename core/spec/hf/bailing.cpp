@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/spec/hf/decoder.hpp"
-#include "core/spec/hf/later_families.hpp"
+#include "core/spec/hf/families.hpp"
 #include "core/spec/spec_check.hpp"
 
 // Ling and Ring: mixtures with experts that all tokens visit. Their files name code of their authors. The second

@@ -2,7 +2,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "core/spec/hf/later_families.hpp"
+#include "core/spec/hf/families.hpp"
 #include "core/spec/hf/mixers.hpp"
 #include "core/spec/spec_check.hpp"
 

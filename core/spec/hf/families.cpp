@@ -1,7 +1,5 @@
 #include "core/spec/hf/families.hpp"
 
-#include "core/spec/hf/later_families.hpp"
-
 namespace orrery::hf {
 
 const std::vector<Family>& families() {

@@ -41,6 +41,13 @@ namespace orrery::hf {
 [[nodiscard]] std::vector<Family> sparse_image_families();
 [[nodiscard]] std::vector<Family> minimax_image_families();
 [[nodiscard]] std::vector<Family> zamba_families();
+/// Decoders like LLaMA under code of their authors.
+[[nodiscard]] std::vector<Family> own_code_families();
+[[nodiscard]] std::vector<Family> bailing_families();
+/// Attention to compressed keys.
+[[nodiscard]] std::vector<Family> compressed_families();
+/// Text and sound.
+[[nodiscard]] std::vector<Family> sound_families();
 
 /// Keys of Qwen2-VL's language model.
 [[nodiscard]] std::vector<Keys> qwen2_vl_text_tables();

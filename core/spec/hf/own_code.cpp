@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/spec/hf/decoder.hpp"
-#include "core/spec/hf/later_families.hpp"
+#include "core/spec/hf/families.hpp"
 #include "core/spec/spec_check.hpp"
 
 // Decoders like LLaMA whose hub files name code of their authors, with keys of their own. Their code has no defaults
@@ -57,7 +57,7 @@ constexpr std::array qwen_keys{
     read("no_bias", "true"),
     only("rotary_pct", "1.0", "rotation of a part of each head"),
     only("scale_attn_weights", "true", "attention scores that are not divided by the root of their width"),
-    // Of sequences longer than those that the model was trained for.
+    // Both act on sequences that are longer than those that the model was trained for.
     no_effect("use_dynamic_ntk"),
     no_effect("use_logn_attn"),
     no_effect("attn_dropout_prob"),

@@ -1,7 +1,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "core/spec/hf/later_families.hpp"
+#include "core/spec/hf/families.hpp"
 #include "core/spec/hf/vision_language.hpp"
 
 // Models of text and sound, and Gemma-4, which has images too. t is the width of the language model, v that of a tower.

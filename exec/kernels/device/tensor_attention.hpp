@@ -15,6 +15,12 @@ inline constexpr float log2_of_e = 1.44269504088896340736F;
 inline constexpr float nothing_seen = -1e30F;
 inline constexpr float never = -std::numeric_limits<float>::infinity();
 
+/// 128 queries of a head of a sequence.
+struct QueryBlock {
+  std::uint32_t first;
+  std::uint64_t head, sequence;
+};
+
 /// What the kernels on tensor cores share. `general` serves soft caps, ALiBi and dropout too.
 template <DType type_, int width_, bool general_>
 struct TensorAttention {
@@ -40,6 +46,12 @@ struct TensorAttention {
     return first < length() ? length() - first : 0;
   }
   [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t blocks_per_head() const { return (s.length + rows - 1) / rows; }
+  /// The block of queries with this number; those with the most keys come first.
+  [[nodiscard]] ORRERY_ON_DEVICE QueryBlock query_block(std::uint64_t number) const {
+    const std::uint64_t blocks = blocks_per_head();
+    return {static_cast<std::uint32_t>((blocks - 1 - number % blocks) * rows), number / blocks % s.heads,
+            number / blocks / s.heads};
+  }
   /// Elements from a position's row to the next position's.
   [[nodiscard]] ORRERY_ON_DEVICE Rows<const std::uint16_t> queries(std::uint64_t sequence, std::uint64_t head,
                                                                    std::uint32_t first) const {
@@ -111,11 +123,9 @@ struct TensorFlashForward : Base {
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t number) const {
     using Scores = typename Block::template PerLane<Sums<tiles>>;
-    const std::uint64_t blocks = this->blocks_per_head();
-    const auto i0 = static_cast<std::uint32_t>((blocks - 1 - number % blocks) * rows);
-    const std::uint64_t head = number / blocks % s.heads;
-    const std::uint64_t sequence = number / blocks / s.heads;
-    const std::uint64_t kv_head = head / s.group;
+    const QueryBlock at = this->query_block(number);
+    const std::uint32_t i0 = at.first;
+    const std::uint64_t head = at.head, sequence = at.sequence, kv_head = head / s.group;
     const std::uint32_t own = 16 * b.warp();  // the warp's first row
     auto* memory = b.template shared<std::uint16_t>();
     const Tile q{memory};
@@ -134,9 +144,7 @@ struct TensorFlashForward : Base {
         row[lane].most[half] = has_sink ? sink : nothing_seen;
         row[lane].total[half] = has_sink && lane % 4 == 0 ? 1.0F : 0.0F;
       }
-      ORRERY_UNROLL for (int tile = 0; tile < width / 8; ++tile) {
-        ORRERY_UNROLL for (int i = 0; i < 4; ++i) sums[lane].x[tile][i] = 0.0F;
-      }
+      sums[lane].clear();
     });
 
     const auto first = static_cast<std::uint32_t>(s.seen.first(i0)) / keys_of_tile * keys_of_tile;
@@ -153,11 +161,7 @@ struct TensorFlashForward : Base {
       const bool whole = this->all_seen(i0, rows, j0, keys_of_tile);
       Scores p;
       typename Block::template PerLane<RowPair> high;
-      b.each_lane([&](std::uint32_t lane) {
-        ORRERY_UNROLL for (int tile = 0; tile < tiles; ++tile) {
-          ORRERY_UNROLL for (int i = 0; i < 4; ++i) p[lane].x[tile][i] = 0.0F;
-        }
-      });
+      b.each_lane([&](std::uint32_t lane) { p[lane].clear(); });
       add_products<type, keys_of_tile>(b, p, q, own, tile_at(2 * place));
       b.each_lane([&](std::uint32_t lane) {
         high[lane] = {{row[lane].most[0], row[lane].most[1]}};

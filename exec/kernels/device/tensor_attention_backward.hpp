@@ -72,11 +72,9 @@ struct TensorFlashQueries : Base {
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t number) const {
     using Scores = typename Block::template PerLane<Sums<tiles>>;
-    const std::uint64_t blocks = this->blocks_per_head();
-    const auto i0 = static_cast<std::uint32_t>((blocks - 1 - number % blocks) * rows);
-    const std::uint64_t head = number / blocks % s.heads;
-    const std::uint64_t sequence = number / blocks / s.heads;
-    const std::uint64_t kv_head = head / s.group;
+    const QueryBlock at = this->query_block(number);
+    const std::uint32_t i0 = at.first;
+    const std::uint64_t head = at.head, sequence = at.sequence, kv_head = head / s.group;
     const std::uint64_t of_head = (sequence * s.heads + head) * s.length;
     const std::uint32_t own = 16 * b.warp();
     auto* memory = b.template shared<std::uint16_t>();
@@ -94,9 +92,7 @@ struct TensorFlashQueries : Base {
         own_lse[lane].x[half] = query < s.length ? this->lse[of_head + query] : 0.0F;
         own_dots[lane].x[half] = query < s.length ? this->dots[of_head + query] : 0.0F;
       }
-      ORRERY_UNROLL for (int tile = 0; tile < width / 8; ++tile) {
-        ORRERY_UNROLL for (int i = 0; i < 4; ++i) dq[lane].x[tile][i] = 0.0F;
-      }
+      dq[lane].clear();
     });
 
     const auto first = static_cast<std::uint32_t>(s.seen.first(i0)) / next_rows * next_rows;
@@ -114,9 +110,8 @@ struct TensorFlashQueries : Base {
       const bool whole = this->all_seen(i0, rows, j0, next_rows);
       Scores products, dp;
       b.each_lane([&](std::uint32_t lane) {
-        ORRERY_UNROLL for (int tile = 0; tile < tiles; ++tile) {
-          ORRERY_UNROLL for (int i = 0; i < 4; ++i) products[lane].x[tile][i] = dp[lane].x[tile][i] = 0.0F;
-        }
+        products[lane].clear();
+        dp[lane].clear();
       });
       add_products<type, next_rows>(b, products, q, own, tile_at(2 * place));
       add_products<type, next_rows>(b, dp, dc, own, tile_at(2 * place + 1));
@@ -185,9 +180,8 @@ struct TensorFlashKeys : Base {
         seen[lane].low[half] = there ? static_cast<std::uint32_t>(s.seen.first_query(key)) : 0;
         seen[lane].end[half] = there ? static_cast<std::uint32_t>(s.seen.end_query(key, s.length)) : 0;
       }
-      ORRERY_UNROLL for (int tile = 0; tile < width / 8; ++tile) {
-        ORRERY_UNROLL for (int i = 0; i < 4; ++i) dk[lane].x[tile][i] = dv[lane].x[tile][i] = 0.0F;
-      }
+      dk[lane].clear();
+      dv[lane].clear();
     });
 
     const auto first = static_cast<std::uint32_t>(s.seen.first_query(j0)) / next_rows * next_rows;
@@ -211,9 +205,8 @@ struct TensorFlashKeys : Base {
       const bool whole = this->all_seen(i0, next_rows, j0, rows);
       Scores p, ds;
       b.each_lane([&](std::uint32_t lane) {
-        ORRERY_UNROLL for (int tile = 0; tile < tiles; ++tile) {
-          ORRERY_UNROLL for (int i = 0; i < 4; ++i) p[lane].x[tile][i] = ds[lane].x[tile][i] = 0.0F;
-        }
+        p[lane].clear();
+        ds[lane].clear();
       });
       add_products<type, next_rows>(b, p, k, own, tile_at(2 * place));
       add_products<type, next_rows>(b, ds, v, own, tile_at(2 * place + 1));

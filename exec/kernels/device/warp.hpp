@@ -44,6 +44,9 @@ struct Quad {
 template <int n>
 struct Sums {
   float x[n][4];
+  ORRERY_ON_DEVICE void clear() {
+    ORRERY_UNROLL for (int tile = 0; tile < n; ++tile) { ORRERY_UNROLL for (int i = 0; i < 4; ++i) x[tile][i] = 0.0F; }
+  }
 };
 [[nodiscard]] ORRERY_ON_DEVICE constexpr std::uint32_t row_of(std::uint32_t lane, int half) {
   return lane / 4 + 8 * static_cast<std::uint32_t>(half);
