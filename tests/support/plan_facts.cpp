@@ -4,6 +4,7 @@
 
 #include "core/plan/plan_names.hpp"
 #include "core/plan/schedule_rules.hpp"
+#include "core/spec/spec_files.hpp"
 
 namespace orrery::test {
 
