@@ -68,7 +68,7 @@ void BlockBuilder::collective(Collective::Kind kind, GroupId group, std::span<co
 }
 
 void BlockBuilder::copy(Tier from, Tier to, std::span<const Operand> operands) {
-  push({Copy{from, to}, {}, {}, {}}, operands);
+  push({orrery::Copy{from, to}, {}, {}, {}}, operands);
 }
 
 void BlockBuilder::transfer(bool send, GroupId group, Peer peer, std::uint8_t channel, Operand what) {
