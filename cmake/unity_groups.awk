@@ -6,7 +6,8 @@
 # path and group; groups of one library count from 1, have at most `most` sources, and 0 is for those that stay alone.
 #
 # It reads what clang-format leaves at the beginning of lines, which is what a namespace declares.  It errs on the safe
-# side: between sources, names count whatever namespace they stand in.
+# side: between sources, names count whatever namespace they stand in.  A function of a source that is called like one of
+# a header would hide that from other sources, so it stands with those alone that do not say its name.
 
 {
   library[NR] = $1
@@ -49,7 +50,18 @@ function note(f, name, kind, own,    outer) {
   # A header's name of the same namespace, or of one around it.
   for (outer = space; outer != ""; ) {
     if (((outer "::" name) in named) || (kind != "function" && ((outer "::" name) in called))) alone[f] = 1
+    if ((outer "::" name) in called) hides[f] = hides[f] " " name
     if (!sub(/::[a-z_0-9]+$/, "", outer)) outer = ""
+  }
+}
+
+function say(f, line,    word, count, i) {
+  sub(/ *\/\/.*/, "", line)
+  count = split(line, word, /[^A-Za-z0-9_]+/)
+  for (i = 1; i <= count; i++) {
+    if (((f, word[i]) in said) || word[i] == "") continue
+    said[f, word[i]] = 1
+    says[f] = says[f] " " word[i]
   }
 }
 
@@ -57,6 +69,7 @@ function read(f,    line, hidden, word) {
   hidden = 0
   space = ""
   while ((getline line < path[f]) > 0) {
+    if (library[f] != "-") say(f, line)
     if (line ~ /^namespace \{/) hidden = 1
     else if (line == "}  // namespace") hidden = 0
     else if (line ~ /^namespace [a-z_0-9:]+ \{/) {
@@ -71,12 +84,16 @@ function read(f,    line, hidden, word) {
   close(path[f])
 }
 
-# Whether file f goes into a group: what either owns, the other does not name.
+# Whether file f goes into a group: what either owns, the other does not name; what either hides, the other does not say.
 function fits(f, group,    word, count, i) {
   count = split(names[f], word, " ")
   for (i = 1; i <= count; i++) {
     if ((group, word[i]) in taken || ((f, word[i]) in owns && (group, word[i]) in present)) return 0
   }
+  count = split(hides[f], word, " ")
+  for (i = 1; i <= count; i++) if ((group, word[i]) in said) return 0
+  count = split(hides[group], word, " ")
+  for (i = 1; i <= count; i++) if ((f, word[i]) in said) return 0
   return 1
 }
 
@@ -86,6 +103,9 @@ function put(f, group,    word, count, i) {
     present[group, word[i]] = 1
     if ((f, word[i]) in owns) taken[group, word[i]] = 1
   }
+  count = split(says[f], word, " ")
+  for (i = 1; i <= count; i++) said[group, word[i]] = 1
+  hides[group] = hides[group] hides[f]
   size[group]++
 }
 

@@ -15,6 +15,7 @@ write shape.hpp - <<END
 struct Shape {
   int a;
 };
+int area(Shape s);
 END
 hidden alone.cpp <<END
 struct Shape {
@@ -46,6 +47,12 @@ std::map<int, std::pair<T, int>> four(T x) {
 }
 using Pair = int;
 END
+hidden h.cpp <<END
+int area(int a, int b) { return a * b; }
+END
+hidden i.cpp <<END
+int all(Shape s) { return area(s); }
+END
 hidden other.cpp other <<END
 int twice(int x) { return 2 * x; }
 END
@@ -60,10 +67,14 @@ d.cpp 4
 e.cpp 1
 f.cpp 1
 g.cpp 1
+h.cpp 2
+i.cpp 3
 other.cpp 1
 END
 diff wanted groups
-printf '#include <map>\n#include <utility>\n#include "shape.hpp"\n' >one.cpp
-for f in a e f g; do echo "#include \"$f.cpp\"" >>one.cpp; done
-"$compiler" -std=c++20 -fsyntax-only one.cpp
+for group in 1 2 3; do
+  printf '#include <map>\n#include <utility>\n#include "shape.hpp"\n' >one.cpp
+  sed -n "/other/d; s/\(.*\) $group\$/#include \"\1\"/p" groups >>one.cpp
+  "$compiler" -std=c++20 -fsyntax-only one.cpp
+done
 echo "sources that share a name are not compiled together"
