@@ -29,6 +29,10 @@ class Case(unittest.TestCase):
         # `orrery calibrate` may have measured this machine.
         os.environ["XDG_DATA_HOME"] = "/nonexistent"
 
+    def same(self, answer, *arguments):
+        """An answer has the bytes of the program's."""
+        self.assertEqual(without_clock(answer.to_json()), without_clock(of_program(*arguments)))
+
 
 def has(module):
     """Whether an optional package is there."""
