@@ -128,7 +128,7 @@ void change_architecture(Draw& draw, PlannedRun& run) {
   if (kind == 0) {
     m.name = "tiny-bert";
     m.architecture = Architecture::bert;
-    m.segments = draw.in(1, 3);
+    m.segments = draw.in(0, 3);
     m.tied_embeddings = true;
   } else if (kind == 1) {
     m.name = "tiny-vit";
