@@ -21,7 +21,7 @@ struct Rope {
   std::string kind;  ///< of rope_scaling_names(), or empty
   std::optional<double> partial;
   RopeStretch stretch;
-  double score_factor = 1.0;  ///< of latent attention's scores (DeepSeek)
+  std::optional<YarnConstants> constants;  ///< DeepSeek's
   friend bool operator==(const Rope&, const Rope&) = default;
 };
 
@@ -48,12 +48,6 @@ std::string kind_of(Config& c, const std::string& key, const json& object) {
     c.error(key, "hf.missing-key", fmt::format("{} does not name its kind (rope_type)", key));
   }
   return "";
-}
-
-/// What YaRN makes of a constant: 0.1 constant ln(factor) + 1 (Peng et al., "YaRN", 2024, section 3.4, with constant
-/// 1).
-double yarn_length(double constant, double factor) {
-  return factor > 1.0 ? 0.1 * constant * std::log(factor) + 1.0 : 1.0;
 }
 
 void read_stretch(Config&, const std::string& outer, const json& object, std::uint64_t max_positions, Rope&);
@@ -97,13 +91,9 @@ void read_stretch(Config& c, const std::string& outer, const json& object, std::
     s.fast = number("beta_fast", 0.0).value_or(s.fast);
     const auto truncate = object.find("truncate");
     s.whole_pairs = truncate == object.end() || !truncate->is_boolean() || truncate->get<bool>();
-    // DeepSeek's two constants: the length is the quotient of two of YaRN's, each for a constant.
-    const double all = number("mscale_all_dim", 0.0).value_or(0.0), one = number("mscale", 0.0).value_or(0.0);
-    if (s.length == 0.0 && all > 0.0 && one > 0.0) {
-      s.length = yarn_length(one, s.factor) / yarn_length(all, s.factor);
-    }
-    // What the quotient takes off the rotated features, scores have as a whole.
-    out.score_factor = std::pow(yarn_length(all, s.factor), 2);
+    const auto one = number("mscale", 0.0), all = number("mscale_all_dim", 0.0);
+    if (s.length == 0.0 && one.value_or(0.0) > 0.0 && all.value_or(0.0) > 0.0)
+      out.constants = YarnConstants{*one, *all};
   } else if (out.kind == "llama3") {
     const auto low = number("low_freq_factor", 0.0), high = number("high_freq_factor", 0.0);
     if (!low || !high) return;
@@ -135,9 +125,10 @@ void take_stretch(ModelSpec& m, const Rope& rope) {
   if (m.rope_scaling == "longrope" && !lists) return;
   if ((m.rope_scaling == "yarn" || m.rope_scaling == "llama3") && !ordered) return;
   m.rope_stretch = stretch;
-  if (m.latent && rope.score_factor != 1.0) {
-    m.attention_scale = rope.score_factor / std::sqrt(static_cast<double>(key_width(m)));
-  }
+  if (!rope.constants) return;
+  const double scale = m.attention_scale;
+  set_constants(m, *rope.constants);
+  if (!m.latent) m.attention_scale = scale;  // the library scales those of latent attention alone
 }
 
 }  // namespace
