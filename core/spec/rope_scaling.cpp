@@ -60,25 +60,7 @@ void yarn(const ModelSpec& m, double theta, std::uint64_t features, std::vector<
   }
 }
 
-double yarn_length(double constant, double factor) {
-  return factor > 1.0 ? 0.1 * constant * std::log(factor) + 1.0 : 1.0;
-}
-
 }  // namespace
-
-void set_constants(ModelSpec& m, YarnConstants c) {
-  const double all = yarn_length(c.all, m.rope_stretch.factor);
-  m.rope_stretch.length = yarn_length(c.one, m.rope_stretch.factor) / all;
-  m.attention_scale = all == 1.0 ? 0.0 : all * all / std::sqrt(real(key_width(m)));
-}
-
-YarnConstants constants_of(const ModelSpec& m) {
-  const double each = yarn_length(1.0, m.rope_stretch.factor) - 1.0;  // 0.1 ln(factor)
-  if (each == 0.0) return {};
-  const double all = m.attention_scale > 0.0 ? std::sqrt(m.attention_scale * std::sqrt(real(key_width(m)))) : 1.0;
-  const auto digits = [](double x) { return std::round(x * 1e9) / 1e9; };  // as they were written
-  return {digits((rotary_angles(m, 0, 1).length * all - 1.0) / each), digits((all - 1.0) / each)};
-}
 
 std::uint64_t rotating_features(const ModelSpec& m) {
   if (m.latent) return m.latent->rope_dim;
@@ -109,7 +91,7 @@ RotaryAngles rotary_angles(const ModelSpec& m, std::uint64_t layer, std::uint64_
     llama3(m, angles.frequencies);
   } else if (m.rope_scaling == "yarn") {
     yarn(m, theta, features, angles.frequencies);
-    angles.length = s.length > 0.0 ? s.length : yarn_length(1.0, s.factor);
+    angles.length = s.length > 0.0 ? s.length : s.factor > 1.0 ? 0.1 * std::log(s.factor) + 1.0 : 1.0;
   } else if (m.rope_scaling == "longrope") {
     // Ding et al., "LongRoPE", 2024: a factor for each pair, found by a search; the length as in Phi-3's code.
     const std::vector<double>& by = positions > original(m) ? s.long_factors : s.short_factors;

@@ -31,15 +31,6 @@ struct RotaryAngles {
 [[nodiscard]] RotaryAngles rotary_angles(const ModelSpec&, std::uint64_t layer, std::uint64_t positions);
 /// Whether theta and the width give a layer's angles.
 [[nodiscard]] bool stretches(const ModelSpec&, std::uint64_t layer);
-/// DeepSeek's two constants of a yarn stretch, with m(x) = 0.1 x ln(factor) + 1: rotated vectors are m(one) / m(all)
-/// times as long, and scores of latent attention have the scale m(all)^2 / sqrt(width of a key).
-struct YarnConstants {
-  double one = 1.0, all = 0.0;
-};
-/// Sets `length` and `attention_scale` by them.
-void set_constants(ModelSpec&, YarnConstants);
-/// The constants of a model of latent attention that is stretched by yarn, to nine digits behind the point.
-[[nodiscard]] YarnConstants constants_of(const ModelSpec&);
 /// Features of a head that rotate.
 [[nodiscard]] std::uint64_t rotating_features(const ModelSpec&);
 

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "core/spec/spec_check.hpp"
+#include "core/spec/yarn_constants.hpp"
 #include "framework/megatron_core/read.hpp"
 
 // Mixtures of experts and latent attention: core/transformer/transformer_config.py and

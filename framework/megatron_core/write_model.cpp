@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/spec/spec_check.hpp"
+#include "core/spec/yarn_constants.hpp"
 #include "framework/megatron_core/flag_writer.hpp"
 
 namespace orrery {

@@ -8,6 +8,7 @@
 #include "core/spec/hf/config.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "core/spec/yarn_constants.hpp"
 
 // Reads rotary angles. Files of version 5 of the library keep them in rope_parameters, older ones in rope_scaling and
 // rope_theta. Both are read alike, for every type.

@@ -4,6 +4,7 @@
 
 #include "core/plan/limits.hpp"
 #include "core/plan/plan_check.hpp"
+#include "core/spec/yarn_constants.hpp"
 #include "framework/megatron_core/write.hpp"
 #include "tests/support/tiny_model.hpp"
 #include "tests/unit/framework/launch_test.hpp"
