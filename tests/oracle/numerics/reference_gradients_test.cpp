@@ -70,8 +70,8 @@ ModelSpec latent(std::uint64_t query_rank) {
 ModelSpec stretched(ModelSpec m) {
   m.rope_theta = 20.0;
   m.rope_scaling = "yarn";
-  m.rope_stretch = {.factor = 8.0, .original = 3, .slow = 0.1, .fast = 0.5, .length = 1.3};
-  m.attention_scale = 0.9;
+  m.rope_stretch = {.factor = 8.0, .original = 3, .slow = 0.1, .fast = 0.5, .length = 1.1};
+  m.attention_scale = 0.4;
   return m;
 }
 
@@ -153,7 +153,8 @@ void check_slopes(const Case& c, double step_size = 1e-3) {
 
   // A kink within a step would bend the difference, so steps are shorter where there are kinks.
   const ModelSpec& m = c.model;
-  const bool kinks = m.activation == Activation::relu || m.activation == Activation::squared_relu || m.qkv_clip > 0.0;
+  const bool kinks = m.activation == Activation::relu || m.activation == Activation::squared_relu || m.qkv_clip > 0.0 ||
+                     m.gate_limit > 0.0;
   const double bound = step_size < 1e-3 ? 1e-6 : 1e-7;
   const double h = kinks ? 1e-5 : step_size;
   for (auto& [name, tensor] : weights) {
