@@ -203,9 +203,10 @@ bool Adaptation::weigh(const RunEvent& event, AdaptationEvent& told) {
   const auto left = static_cast<double>(warmup_ + steps_ - event.step);
   told.gain_s = (told.measured_s - told.other_s) * left;
   told.cost_s = setup_s_;
-  const std::string steps = fmt::format("{} a step, {} predicted", *told.other, seconds_text(told.other_s));
+  const std::string best =
+      fmt::format("a step is predicted to take {} under {}", seconds_text(told.other_s), *told.other);
   if (!(told.other_s < (1.0 - tolerance_) * told.measured_s)) {
-    told.why = fmt::format("the best other plan ({}) is not shorter by more than the tolerance", steps);
+    told.why = best + ", which is not shorter by more than the tolerance";
     return false;
   }
   UnresolvedPlan next{measured_, fitted};
@@ -213,7 +214,7 @@ bool Adaptation::weigh(const RunEvent& event, AdaptationEvent& told) {
   next.run.plan.name = now_.run.plan.name;
   LoadedPlan loaded = resolved_and_lowered(std::move(next));
   if (ends_of(loaded.program, options_.concurrent_lanes) > ends_of(now_.program, options_.concurrent_lanes)) {
-    told.why = fmt::format("the best other plan ({}) needs more lanes than the run has", steps);
+    told.why = best + ", which needs more lanes than the run has";
     return false;
   }
   // The state is taken now, so that the cost is measured, not guessed.
@@ -222,10 +223,9 @@ bool Adaptation::weigh(const RunEvent& event, AdaptationEvent& told) {
   static_cast<void>(save_checkpoint(*state, state_folder, now_.program, *event.buffers,
                                     manifest_of(now_.run, first_step_ + event.step - 1), std::nullopt));
   told.cost_s += 2.0 * seconds_since(changes_at_);
-  const std::string gain =
-      fmt::format("over {} it saves {} and costs {}", counted(static_cast<std::uint64_t>(left), "step"),
-                  seconds_text(told.gain_s), seconds_text(told.cost_s));
-  told.why = fmt::format("{}; {}", steps, gain);
+  told.why = fmt::format("{}; over {} that saves {} and costs {}", best,
+                         counted(static_cast<std::uint64_t>(left), "step"), seconds_text(told.gain_s),
+                         seconds_text(told.cost_s));
   if (!(told.gain_s > told.cost_s)) return false;
   next_ = std::move(loaded);
   state_ = std::move(state);

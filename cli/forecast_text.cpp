@@ -223,6 +223,28 @@ std::string forecast_text(const ForecastAnswer& a) {
   return heading(a) + figures(a) + losses(a) + failures(a) + knobs(a) + not_known(a);
 }
 
+std::string choices_text(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices) {
+  if (choices.empty()) return "";
+  const auto differ = [&](const auto& key) {
+    return std::any_of(choices.begin(), choices.end(), [&](const ForecastChoice& c) { return key(c) != key(choices[0]); });
+  };
+  const bool clusters = differ([](const ForecastChoice& c) { return c.cluster; });
+  const bool batches = differ([](const ForecastChoice& c) { return c.batch; });
+  std::vector<std::string> heads{"GPUs", "time", "money", "energy"};
+  if (batches) heads.insert(heads.begin(), "batch");
+  if (clusters) heads.insert(heads.begin(), "cluster");
+  Table table(heads);
+  for (const ForecastChoice& c : choices) {
+    std::vector<std::string> row{fmt::format("{}", c.gpus), days_text(c.wall_s),
+                                 c.money ? money_text(*c.money, a.subject.run.cluster->price_currency) : "unknown",
+                                 c.joules ? energy_text(*c.joules) : "unknown"};
+    if (batches) row.insert(row.begin(), fmt::format("{}", c.batch));
+    if (clusters) row.insert(row.begin(), escaped(c.cluster));
+    table.row(row);
+  }
+  return "\n" + table.str();
+}
+
 std::string forecasts_text(const std::vector<ForecastAnswer>& answers) {
   Table table(
       {fmt::format("{} tokens", short_count(answers.front().inputs.tokens)), "time", "money", "energy", "ETTR"});

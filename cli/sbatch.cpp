@@ -25,7 +25,7 @@ std::string sbatch_text(const PlannedRun& run) {
   const std::string name = plain(run.plan.name);
   const std::uint64_t ranks = run.plan.mesh.size();
   const std::uint64_t per_node = std::min<std::uint64_t>(ranks, run.cluster ? run.cluster->devices_per_node : 8);
-  return fmt::format(R"(#!/bin/bash
+  return fmt::format(R"sh(#!/bin/bash
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
 #SBATCH --ntasks={ranks}
@@ -72,7 +72,7 @@ if [ "${{SLURM_RESTART_COUNT:-0}}" -ge "$TRIES" ]; then
 fi
 echo "status $status: the job is queued again"
 scontrol requeue "$SLURM_JOB_ID"
-)",
+)sh",
                      fmt::arg("name", name), fmt::arg("ranks", ranks), fmt::arg("per_node", per_node),
                      fmt::arg("nodes", (ranks + per_node - 1) / per_node));
 }

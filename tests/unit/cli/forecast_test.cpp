@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "tests/support/program_run.hpp"
@@ -274,4 +275,37 @@ TEST_CASE("--least takes the number of GPUs with the least of those tried", "[un
     }
     for (const json& other : j["other_sizes"]) CHECK(other[key].get<double>() >= chosen);
   }
+}
+
+TEST_CASE("--also takes the cluster with the least money of all, at its own price", "[unit][cli]") {
+  const std::string asked = "forecast --model gpt2-1.5b --gpus 8 --batch 64 --seq 1024 --tokens 10B --runs 0 --least money ";
+  const json j = answer(asked + "--cluster dgx-h100 --price 4 --also dgx-a100=0.5");
+  std::set<std::string> clusters;
+  double least = INFINITY;
+  for (const json& c : j["other_sizes"]) {
+    clusters.insert(c["cluster"]);
+    least = std::min(least, c["money"].get<double>());
+    // GPU-hours times the price of the row's own cluster.
+    const double price = c["cluster"] == "dgx-h100" ? 4.0 : 0.5;
+    CHECK(c["money"].get<double>() == Approx(c["gpus"].get<double>() * c["wall_s"].get<double>() / 3600.0 * price));
+  }
+  CHECK(clusters == std::set<std::string>{"dgx-a100", "dgx-h100"});
+  // An A100 is no eighth as fast as an H100, so at an eighth of the price it costs less.
+  CHECK(j["cluster"] == "dgx-a100");
+  CHECK(j["money"].get<double>() == Approx(least));
+  CHECK(answer(asked + "--cluster dgx-h100 --price 0.5 --also dgx-a100=4")["cluster"] == "dgx-h100");
+}
+
+TEST_CASE("--batches finds the batch that ends in time on the fewest GPUs", "[unit][cli]") {
+  const json j = answer(
+      "forecast --model gpt2-1.5b --cluster dgx-h100 --gpus 8 --batch 64 --seq 1024 --tokens 10B --runs 0 --batches "
+      "--critical-batch 256k --from 2027-01-01 --by 2027-01-03");
+  std::set<int> batches;
+  for (const json& c : j["other_sizes"]) {
+    batches.insert(c["batch"].get<int>());
+    // No number of GPUs that ends in time is smaller.
+    if (c["wall_s"].get<double>() <= 2.0 * 86400.0) CHECK(c["gpus"] >= j["gpus"]);
+  }
+  CHECK(batches.size() > 3);
+  CHECK(j["wall_s"].get<double>() <= 2.0 * 86400.0);
 }
