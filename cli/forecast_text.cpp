@@ -223,13 +223,33 @@ std::string forecast_text(const ForecastAnswer& a) {
   return heading(a) + figures(a) + losses(a) + failures(a) + knobs(a) + not_known(a);
 }
 
+namespace {
+
+struct Differ {
+  bool clusters = false, batches = false;
+};
+Differ differ(const std::vector<ForecastChoice>& choices) {
+  Differ out;
+  for (const ForecastChoice& c : choices) {
+    out.clusters = out.clusters || c.cluster != choices.front().cluster;
+    out.batches = out.batches || c.batch != choices.front().batch;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string chosen_text(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices) {
+  const auto [clusters, batches] = differ(choices);
+  std::string out = counted(a.inputs.gpus, "GPU");
+  if (clusters) out += " of " + escaped(a.subject.run.cluster->name);
+  if (batches) out += fmt::format(" with batches of {}", a.subject.run.workload.global_batch);
+  return out;
+}
+
 std::string choices_text(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices) {
   if (choices.empty()) return "";
-  const auto differ = [&](const auto& key) {
-    return std::any_of(choices.begin(), choices.end(), [&](const ForecastChoice& c) { return key(c) != key(choices[0]); });
-  };
-  const bool clusters = differ([](const ForecastChoice& c) { return c.cluster; });
-  const bool batches = differ([](const ForecastChoice& c) { return c.batch; });
+  const auto [clusters, batches] = differ(choices);
   std::vector<std::string> heads{"GPUs", "time", "money", "energy"};
   if (batches) heads.insert(heads.begin(), "batch");
   if (clusters) heads.insert(heads.begin(), "cluster");

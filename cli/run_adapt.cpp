@@ -33,8 +33,7 @@ void RunVerb::check_adaptation() const {
   if (!adapt_tolerance(adapt_) && !adapt_.slow_links && adapt_.slow_from == 1) return;
   const char* const flag = adapt_.tolerance ? "--adapt" : "--slow-links";
   const std::pair<bool, const char*> refusals[] = {
-      {backend_ == "cuda", "ranks on GPUs keep their plan; --backend threads or processes changes it"},
-      {backend_ == "mpi", "ranks over MPI keep their plan; --backend threads or processes changes it"},
+      {backend_ == "cuda" || backend_ == "mpi", "it is for ranks on the host, with --backend threads or processes"},
       {measure_groups_.has_value(), "--measure-groups trains nothing"},
       {adapt_.tolerance && supervise_.wanted, "a supervised run keeps its plan"},
       {adapt_.tolerance && noise_scale_, "--noise-scale compares batches of data ranks, which another plan changes"}};

@@ -44,8 +44,9 @@ Calibration with_messages(const Calibration& calibration, const ClusterSpec& clu
 std::optional<Kind> kind_of(const Block& block, const Op& op) {
   if (!is_timed(op)) return std::nullopt;
   const WorkKind kind = work_kind_of(block, op);
-  if (kind == WorkKind::gemm || kind == WorkKind::attention) return Kind::products;
-  if (kind == WorkKind::copy) return std::nullopt;
+  if (kind == WorkKind::gemm) return Kind::products;
+  // Attention has the factor of products only where its own rates were measured.
+  if (kind == WorkKind::attention || kind == WorkKind::copy) return std::nullopt;
   return is_transfer(kind) ? Kind::messages : Kind::others;
 }
 
@@ -113,10 +114,10 @@ MeasuredFactors measured_factors(const Program& program, const PlannedRun& run, 
   for (auto& [price, same] : by_price(program, whole, of_latency, traces)) {
     const auto& [kind, latency, bytes] = price;
     if (same.measured.empty()) continue;
-    const double m = std::max(same.median(), 1e-9), l = static_cast<double>(latency) * seconds,
+    const double m = std::max(same.median(), seconds), l = static_cast<double>(latency) * seconds,
                  b = static_cast<double>(bytes) * seconds;
     if (kind == Kind::messages) {
-      squares.add(same.count() / m, l, b, m);
+      squares.add(same.count() / (m * m), l, b, m);
     } else {
       kernels[kind].first += same.count() * m;
       kernels[kind].second += same.count() * (l + b);

@@ -11,8 +11,8 @@ namespace orrery {
 
 /// By how much a run on this machine's cores differed from its prices.
 struct MeasuredFactors {
-  double products = 1.0;  ///< time of matrix products and attention, measured over priced
-  double others = 1.0;    ///< of all other kernels
+  double products = 1.0;  ///< time of matrix products, measured over priced
+  double others = 1.0;    ///< of all other kernels but attention
   double latency = 1.0;   ///< of messages
   double bytes = 1.0;     ///< time per byte of messages
 };
@@ -21,10 +21,11 @@ struct MeasuredFactors {
 ///
 ///     m_k  median time of the ops of price k, n_k their number, L_k and B_k its parts by latency and by bytes
 ///     kernels     factor = sum n m / sum n price
-///     messages    latency, bytes = least squares of n (m - latency L - bytes B)^2 / m, none below 0
+///     messages    latency, bytes = least squares of n ((m - latency L - bytes B) / m)^2, none below 0
 ///
-/// Source: linear least squares; the weight 1 / m makes an error count by its share of the time. Derived.
-/// Leaves out: copies between tiers, and kinds of nodes.
+/// Source: linear least squares of relative errors, so that small messages decide the latency; Hockney, Parallel
+/// Computing 20(3), 1994, for the two parts.
+/// Leaves out: attention, which has the factor of products or none; copies between tiers; kinds of nodes.
 /// Requires ranks that share one node's cores, and traces of all ranks of the Program.
 [[nodiscard]] MeasuredFactors measured_factors(const Program&, const PlannedRun&, const Calibration&,
                                                const std::vector<Trace>&);

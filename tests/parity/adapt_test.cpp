@@ -56,13 +56,13 @@ std::vector<json> events(const std::string& log, const std::string& kind) {
 
 }  // namespace
 
-// Links of 1 MB/s make the messages of a step take about 0.4 s. Computing takes some ten milliseconds, busy as the
-// machine may be, so that the gain is that of the messages.
+// Links of 300 kB/s make the messages of a step take two seconds, and those of the next plan a few tenths. Computing and
+// latency take some ten milliseconds, busy as the machine may be, so that the gain is that of the bytes.
 TEST_CASE("over slow links the plan changes once, and the step gets as much shorter as predicted", "[adapt]") {
   const std::string backend = GENERATE(as<std::string>(), "threads", "processes");
   CAPTURE(backend);
   const SlowPlan s;
-  const json got = s.run("--steps 60 --adapt 0.15 --slow-links '1 MB/s' --backend " + backend + " --log " +
+  const json got = s.run("--steps 40 --adapt 0.15 --slow-links '300 kB/s' --backend " + backend + " --log " +
                          s.file("log") + " --checkpoint " + s.file("saved"));
   CAPTURE(got["adaptation"].dump(2));
   std::vector<json> changes;
@@ -79,7 +79,7 @@ TEST_CASE("over slow links the plan changes once, and the step gets as much shor
   for (const json& e : events(s.file("log"), "step")) {
     if (e["step"] > change["step"].get<int>() + 1) after.push_back(e["duration_s"]);
   }
-  REQUIRE(after.size() >= 40);
+  REQUIRE(after.size() >= 30);
   std::nth_element(after.begin(), after.begin() + static_cast<std::ptrdiff_t>(after.size() / 2), after.end());
   const double then = after[after.size() / 2], before = change["measured_s"];
   const double gained = before - then, predicted = before - change["other_predicted_s"].get<double>();
@@ -93,15 +93,15 @@ TEST_CASE("over slow links the plan changes once, and the step gets as much shor
   CHECK(std::count_if(told.begin(), told.end(), [](const json& e) { return e["decision"] == "changed"; }) == 1);
   // Steps are numbered through, and the run begins and ends once.
   const std::vector<json> steps = events(s.file("log"), "step");
-  REQUIRE(steps.size() == 60);
+  REQUIRE(steps.size() == 40);
   for (std::size_t i = 0; i < steps.size(); ++i) CHECK(steps[i]["step"] == i + 1);
   CHECK(events(s.file("log"), "init").size() == 1);
   CHECK(events(s.file("log"), "shutdown").size() == 1);
 
   // It trains what an undisturbed run trains: sums in another order, in double (1e-9 is a million roundings).
-  const json whole = s.run("--steps 60");
-  REQUIRE(got["losses"].size() == 60);
-  for (std::size_t i = 0; i < 60; ++i) {
+  const json whole = s.run("--steps 40");
+  REQUIRE(got["losses"].size() == 40);
+  for (std::size_t i = 0; i < 40; ++i) {
     CAPTURE(i);
     CHECK(got["losses"][i].get<double>() == Approx(whole["losses"][i].get<double>()).epsilon(1e-9));
   }
@@ -110,11 +110,11 @@ TEST_CASE("over slow links the plan changes once, and the step gets as much shor
 // No weight moves with a rate of learning of 0, so all must be equal after a change of plan.
 TEST_CASE("a change of plan keeps every weight to the bit", "[adapt]") {
   const SlowPlan s("0.0");
-  const json got = s.run("--steps 20 --adapt 0.15 --slow-links '1 MB/s' --ranks 4 --checkpoint " + s.file("saved"));
+  const json got = s.run("--steps 12 --adapt 0.15 --slow-links '300 kB/s' --ranks 4 --checkpoint " + s.file("saved"));
   CAPTURE(got["adaptation"].dump(2));
   REQUIRE(!got["adaptation"].empty());
   REQUIRE(got["adaptation"][0]["changed"] == true);
-  const json whole = s.run("--steps 20 --checkpoint " + s.file("whole"));
+  const json whole = s.run("--steps 12 --checkpoint " + s.file("whole"));
   // Both go on under the first plan, which puts the states into the same parts.
   static_cast<void>(s.run("--steps 1 --resume --checkpoint " + s.file("saved")));
   static_cast<void>(s.run("--steps 1 --resume --checkpoint " + s.file("whole")));

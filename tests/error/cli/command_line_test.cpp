@@ -319,11 +319,11 @@ TEST_CASE("cli.supervise: runs that cannot survive", "[error]") {
 
 TEST_CASE("cli.adapt: runs whose plan stays", "[error]") {
   CHECK(refused("run demo-2x2x2 --adapt 0.15 --backend mpi") ==
-        "error: --adapt: ranks over MPI keep their plan; --backend threads or processes changes it [cli.adapt]\n");
+        "error: --adapt: it is for ranks on the host, with --backend threads or processes [cli.adapt]\n");
   CHECK(refused("run demo-2x2x2 --adapt 0.15 --backend cuda --share-gpu") ==
-        "error: --adapt: ranks on GPUs keep their plan; --backend threads or processes changes it [cli.adapt]\n");
+        "error: --adapt: it is for ranks on the host, with --backend threads or processes [cli.adapt]\n");
   CHECK(refused("run demo-2x2x2 --slow-links '1 MB/s' --backend mpi") ==
-        "error: --slow-links: ranks over MPI keep their plan; --backend threads or processes changes it [cli.adapt]\n");
+        "error: --slow-links: it is for ranks on the host, with --backend threads or processes [cli.adapt]\n");
   CHECK(refused("run demo-2x2x2 --adapt 0.15 --checkpoint /tmp/orrery-none --supervise") ==
         "error: --adapt: a supervised run keeps its plan [cli.adapt]\n");
   CHECK(refused("run cpu-one-rank --adapt 0.15") ==
@@ -332,7 +332,7 @@ TEST_CASE("cli.adapt: runs whose plan stays", "[error]") {
   CHECK(refused("run demo-2x2x2 --adapt 0") ==
         "error: --adapt is out of range [cli.amount]\n  It is 0; from 0.01 to 10 is allowed.\n");
   CHECK(refused("run demo-2x2x2 --slow-links 20") ==
-        "error: --slow-links: the unit is missing; write for example \"25 GB/s\" [cli.adapt]\n"
+        "error: --slow-links: the unit is missing; write for example \"3.35 TB/s\" [cli.adapt]\n"
         "  It is a rate with its unit: \"20 MB/s\".\n");
   CHECK(refused("run demo-2x2x2 --slow-links '1 B/s'") ==
         "error: --slow-links is 1 B/s; it must be from 1 kB/s to 1000 TB/s [cli.adapt]\n");

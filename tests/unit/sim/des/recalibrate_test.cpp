@@ -57,7 +57,7 @@ TEST_CASE("factors of a machine are found in its own trace", "[recalibrate]") {
   const PlannedRun other = [&] {
     PlannedRun r = test::tiny_run(Mesh{{{Axis::data, 4}}}, 8);
     r.model = run.model;
-    r.plan.stage_layers = {run.model.layers};
+    r.plan.stage_layers = {static_cast<std::uint32_t>(run.model.layers)};
     r.cluster = run.cluster;
     return r;
   }();
