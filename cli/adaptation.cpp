@@ -223,9 +223,9 @@ bool Adaptation::weigh(const RunEvent& event, AdaptationEvent& told) {
   static_cast<void>(save_checkpoint(*state, state_folder, now_.program, *event.buffers,
                                     manifest_of(now_.run, first_step_ + event.step - 1), std::nullopt));
   told.cost_s += 2.0 * seconds_since(changes_at_);
-  told.why = fmt::format("{}; over {} that saves {} and costs {}", best,
-                         counted(static_cast<std::uint64_t>(left), "step"), seconds_text(told.gain_s),
-                         seconds_text(told.cost_s));
+  told.why =
+      fmt::format("{}; over {} that saves {} and costs {}", best, counted(static_cast<std::uint64_t>(left), "step"),
+                  seconds_text(told.gain_s), seconds_text(told.cost_s));
   if (!(told.gain_s > told.cost_s)) return false;
   next_ = std::move(loaded);
   state_ = std::move(state);
@@ -247,8 +247,9 @@ std::string Adaptation::text() const {
   std::string out;
   for (const Told& t : told_) {
     const AdaptationEvent& e = t.event;
-    out += fmt::format("  after step {} the plan {}: a step took {}, {} predicted; {}\n", e.step,
-                       e.changes ? "changed" : "stayed", seconds_text(e.measured_s), seconds_text(e.predicted_s), e.why);
+    out +=
+        fmt::format("  after step {} the plan {}: a step took {}, {} predicted; {}\n", e.step,
+                    e.changes ? "changed" : "stayed", seconds_text(e.measured_s), seconds_text(e.predicted_s), e.why);
     if (t.took_s) out += fmt::format("    the change took {}", seconds_text(*t.took_s));
     if (t.then_s) out += fmt::format("; a step then took {}", seconds_text(*t.then_s));
     if (t.took_s) out += "\n";
@@ -264,12 +265,22 @@ nlohmann::ordered_json Adaptation::json() const {
   };
   for (const Told& t : told_) {
     const AdaptationEvent& e = t.event;
-    nlohmann::ordered_json row{{"step", e.step},         {"changed", e.changes},         {"why", e.why},
-                               {"plan", e.plan},         {"measured_s", e.measured_s},   {"predicted_s", e.predicted_s},
-                               {"other_plan", nullptr},  {"other_predicted_s", nullptr}, {"gain_s", e.gain_s},
-                               {"cost_s", e.cost_s},     {"took_s", known(t.took_s)},    {"then_s", known(t.then_s)},
-                               {"latency_factor", e.latency}, {"bytes_factor", e.bytes},
-                               {"products_factor", e.products}, {"others_factor", e.others}};
+    nlohmann::ordered_json row{{"step", e.step},
+                               {"changed", e.changes},
+                               {"why", e.why},
+                               {"plan", e.plan},
+                               {"measured_s", e.measured_s},
+                               {"predicted_s", e.predicted_s},
+                               {"other_plan", nullptr},
+                               {"other_predicted_s", nullptr},
+                               {"gain_s", e.gain_s},
+                               {"cost_s", e.cost_s},
+                               {"took_s", known(t.took_s)},
+                               {"then_s", known(t.then_s)},
+                               {"latency_factor", e.latency},
+                               {"bytes_factor", e.bytes},
+                               {"products_factor", e.products},
+                               {"others_factor", e.others}};
     if (e.other) row["other_plan"] = *e.other;
     if (e.other) row["other_predicted_s"] = e.other_s;
     out.push_back(std::move(row));

@@ -24,9 +24,10 @@ class ExportVerb final : public Verb {
     std::vector<std::string> targets;
     for (const LaunchWriting& w : launch_writings()) targets.emplace_back(w.name);
     targets.emplace_back(sbatch.name);
-    c.choice("--to", target_, targets,
-             "the program that is to launch it, or sbatch: a Slurm batch file for orrery run; default: the program that "
-             "the plan is for");
+    c.choice(
+        "--to", target_, targets,
+        "the program that is to launch it, or sbatch: a Slurm batch file for orrery run; default: the program that "
+        "the plan is for");
     c.option("--cluster", cluster_, "cluster in place of the plan's: a name, a .toml file, or as h200:8x4");
     declare_machine(c, flags_);
     declare_plan_sources(c, flags_);
@@ -60,10 +61,9 @@ class ExportVerb final : public Verb {
 
  private:
   /// Orrery's own launch is the plan file; a batch file runs that.
-  static constexpr LaunchWriting sbatch{"sbatch", "a Slurm batch file for orrery run",
-                                        [](const PlannedRun& run, Diagnostics&) {
-                                          return std::optional(sbatch_text(run));
-                                        }};
+  static constexpr LaunchWriting sbatch{
+      "sbatch", "a Slurm batch file for orrery run",
+      [](const PlannedRun& run, Diagnostics&) { return std::optional(sbatch_text(run)); }};
 
   [[nodiscard]] LaunchWriting target(const PlannedRun& run) const {
     if (target_ == sbatch.name) return sbatch;

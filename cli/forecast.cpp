@@ -100,7 +100,8 @@ class ForecastVerb final : public Verb {
         plan_ ? forecast_subject(load_plan(*plan_, flags_, cluster_), *power) : searched_subject(question(), *power);
     wishes_.saves = saves_ == "beside" ? SaveWay::beside : SaveWay::blocking;
     wishes_.electricity = electricity();
-    const double tokens = tokens_ ? batch_factor(subject.run.workload) * count_of(*tokens_, "--tokens") : affordable(subject);
+    const double tokens =
+        tokens_ ? batch_factor(subject.run.workload) * count_of(*tokens_, "--tokens") : affordable(subject);
     ForecastAnswer answer = forecast_answer(subject, tokens, wishes_, flags_);
     const std::string unknown = fmt::format("{}", fmt::join(answer.forecast.unknown, ", "));
     if ((by_ || least_ != "none") && !unknown.empty()) {
@@ -252,10 +253,9 @@ class ForecastVerb final : public Verb {
       json["from"] = text_of(begin());
       json["by"] = *by_;
       json["in_time"] = in_time;
-      std::string answer =
-          in_time ? fmt::format("{} end by {}, if the run begins on {}; no fewer of those tried do.\n",
-                                chosen_text(a, choices), *by_, text_of(begin()))
-                  : fmt::format("No number of GPUs that was tried ends by {}.\n", *by_);
+      std::string answer = in_time ? fmt::format("{} end by {}, if the run begins on {}; no fewer of those tried do.\n",
+                                                 chosen_text(a, choices), *by_, text_of(begin()))
+                                   : fmt::format("No number of GPUs that was tried ends by {}.\n", *by_);
       text = answer + choices_text(a, choices) + "\n" + text;
     }
     json["batch_factor"] = factor;

@@ -48,8 +48,7 @@ class Sizes {
     const ForecastAnswer a = forecast_answer(*subject, tokens, quick(wishes_), flags_);
     if (!a.forecast.ledger) return false;  // it never ends, or what failures cost is unknown
     const PlannedRun& run = a.subject.run;
-    out_.tried.push_back(
-        {run.cluster->name, run.workload.global_batch, gpus, a.wall_s(), a.money(), a.joules()});
+    out_.tried.push_back({run.cluster->name, run.workload.global_batch, gpus, a.wall_s(), a.money(), a.joules()});
     if (wish_.least) {
       const double amount = amount_of(a, *wish_.least);
       if (least_ && (amount > *least_ || (amount == *least_ && gpus > out_.chosen->inputs.gpus))) return false;
@@ -94,8 +93,7 @@ void require_amount(const ForecastAnswer& a, SizeWish::Least what) {
     refuse("forecast.price", "the least money needs the price of a GPU-hour", {"--price 2.50 gives it."});
   }
   if (what == SizeWish::Least::energy && !a.joules()) {
-    refuse("forecast.power",
-           fmt::format("the least energy needs the power of {}", a.subject.run.cluster->device.name),
+    refuse("forecast.power", fmt::format("the least energy needs the power of {}", a.subject.run.cluster->device.name),
            {"--power FILE gives it (docs/forecast.md)."});
   }
 }

@@ -37,10 +37,10 @@ std::vector<ForecastVariant> variants_of(const ForecastAnswer& answer, const Var
     const ClusterSpec &one = *answer.subject.run.cluster, &other = *subject.run.cluster;
     if (wish.least == SizeWish::Least::money && other.price_per_gpu_hour &&
         one.price_currency != other.price_currency) {
-      refuse("forecast.price",
-             fmt::format("{} costs {}, and {} costs {}", one.name, one.price_currency, other.name,
-                         other.price_currency),
-             {"Which is less, one currency tells: --price and --also CLUSTER=PRICE."});
+      refuse(
+          "forecast.price",
+          fmt::format("{} costs {}, and {} costs {}", one.name, one.price_currency, other.name, other.price_currency),
+          {"Which is less, one currency tells: --price and --also CLUSTER=PRICE."});
     }
     out.push_back({forecast_answer(subject, asked.token_factor(subject.run.workload) * tokens, wishes, its), its});
     if (wish.least) require_amount(out.back().answer, *wish.least);

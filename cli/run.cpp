@@ -205,7 +205,8 @@ RunResult RunVerb::watched(Prepared& p, RunCheckpoints& checkpoints, const std::
     metrics.after(event);
     if (p.power) p.power->step_ended(event.step, now_ns());
     // A run that goes back to before its first step has more to do than it was asked for.
-    const std::uint64_t now = p.options.steps_before + p.options.warmup_steps + p.options.steps, all = std::max(warmup_ + steps_, now);
+    const std::uint64_t now = p.options.steps_before + p.options.warmup_steps + p.options.steps,
+                        all = std::max(warmup_ + steps_, now);
     ticker.show("run", all - now + event.step, all, event.loss ? fmt::format("loss {:.4f}", *event.loss) : "");
   };
   if (supervision_) checkpoints.supervise(*supervision_);

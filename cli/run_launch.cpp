@@ -42,8 +42,8 @@ int RunVerb::launch_ranks(Prepared& p, const TrainRank& train) {
   if (!outcome.failure) return outcome.status;
   if (changes_ && !changes_->read().empty()) {
     // The recorded ops are those of a Program that only the ranks had.
-    throw Error(records.kept(fmt::format("{}\n  The plan had changed after step {}.", outcome.failure->what,
-                                         changes_->read().back().step)));
+    throw Error(records.kept(
+        fmt::format("{}\n  The plan had changed after step {}.", outcome.failure->what, changes_->read().back().step)));
   }
   throw Error(records.kept(post_mortem_text(p.loaded.program, *outcome.failure, outcome.recordings)));
 }

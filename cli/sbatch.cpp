@@ -11,7 +11,8 @@ namespace {
 std::string plain(const std::string& name) {
   std::string out;
   for (const char c : name) {
-    const bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_';
+    const bool fine =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_';
     out += fine ? c : '-';
   }
   return out.empty() || out.front() == '-' || out.front() == '.' ? "plan" + out : out;

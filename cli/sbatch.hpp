@@ -6,8 +6,8 @@
 
 namespace orrery {
 
-/// A batch file for Slurm that runs a plan file to its last step: it takes up the newest checkpoint, and is queued again
-/// where a node fails, the time is up, or it is preempted.
+/// A batch file for Slurm that runs a plan file to its last step: it takes up the newest checkpoint, and is queued
+/// again where a node fails, the time is up, or it is preempted.
 [[nodiscard]] std::string sbatch_text(const PlannedRun&);
 
 }  // namespace orrery

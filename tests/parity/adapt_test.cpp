@@ -22,14 +22,16 @@ namespace {
 class SlowPlan {
  public:
   explicit SlowPlan(const std::string& learning_rate = "0.01") {
-    test::write(folder_.file("model.toml"),
-          "schema = 1\n[model]\nname = \"small\"\nlayers = 2\nhidden = 16\nheads = 4\nffn = 32\nvocabulary = 32\n"
-          "max_positions = 32\nnorm = \"layer_norm\"\nactivation = \"gelu\"\npositions = \"learned\"\nbias = true\n"
-          "tied_embeddings = true\n");
-    test::write(plan(),
-          "schema = 1\nname = \"small\"\nmodel = \"model.toml\"\ncluster = \"local-cpu\"\ngpus = 4\n[workload]\n"
-          "batch = 8\nsequence = 32\nprecision = \"fp64\"\n[workload.optimizer]\nkind = \"adam\"\nlearning_rate = " +
-              learning_rate + "\n[mesh]\norder = [\"tensor\"]\ntensor = 4\n[plan]\nmicrobatch_size = 8\n");
+    test::write(
+        folder_.file("model.toml"),
+        "schema = 1\n[model]\nname = \"small\"\nlayers = 2\nhidden = 16\nheads = 4\nffn = 32\nvocabulary = 32\n"
+        "max_positions = 32\nnorm = \"layer_norm\"\nactivation = \"gelu\"\npositions = \"learned\"\nbias = true\n"
+        "tied_embeddings = true\n");
+    test::write(
+        plan(),
+        "schema = 1\nname = \"small\"\nmodel = \"model.toml\"\ncluster = \"local-cpu\"\ngpus = 4\n[workload]\n"
+        "batch = 8\nsequence = 32\nprecision = \"fp64\"\n[workload.optimizer]\nkind = \"adam\"\nlearning_rate = " +
+            learning_rate + "\n[mesh]\norder = [\"tensor\"]\ntensor = 4\n[plan]\nmicrobatch_size = 8\n");
   }
   [[nodiscard]] std::string plan() const { return folder_.file("plan.toml"); }
   [[nodiscard]] std::string file(const std::string& name) const { return folder_.file(name); }
@@ -56,8 +58,8 @@ std::vector<json> events(const std::string& log, const std::string& kind) {
 
 }  // namespace
 
-// Links of 300 kB/s make the messages of a step take two seconds, and those of the next plan a few tenths. Computing and
-// latency take some ten milliseconds, busy as the machine may be, so that the gain is that of the bytes.
+// Links of 300 kB/s make the messages of a step take two seconds, and those of the next plan a few tenths. Computing
+// and latency take some ten milliseconds, busy as the machine may be, so that the gain is that of the bytes.
 TEST_CASE("over slow links the plan changes once, and the step gets as much shorter as predicted", "[adapt]") {
   const std::string backend = GENERATE(as<std::string>(), "threads", "processes");
   CAPTURE(backend);

@@ -41,7 +41,8 @@ Kills kill_ranks(SignalledRun& run, EventLog& log, int most, double mean_s, std:
   std::exponential_distribution<double> waits(1.0 / mean_s);
   Kills kills;
   while (kills.all < most) {
-    const auto next = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(waits(random)));
+    const auto next = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                                             std::chrono::duration<double>(waits(random)));
     const double who = std::uniform_real_distribution<double>(0.0, 1.0)(random);
     for (;;) {
       if (run.has_ended()) return kills;

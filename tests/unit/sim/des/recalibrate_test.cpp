@@ -65,8 +65,7 @@ TEST_CASE("factors of a machine are found in its own trace", "[recalibrate]") {
   const auto step = [&](const Calibration& c) {
     return Estimator().step_time(its, CostModel(*other.cluster, c, its.mesh)).base();
   };
-  CHECK(step(scaled(known, *run.cluster, found)) ==
-        Approx(step(scaled(known, *run.cluster, true_ones))).epsilon(2e-3));
+  CHECK(step(scaled(known, *run.cluster, found)) == Approx(step(scaled(known, *run.cluster, true_ones))).epsilon(2e-3));
 }
 
 TEST_CASE("prices that hold have factors of one, and change no calibration", "[recalibrate]") {
