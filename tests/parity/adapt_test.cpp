@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/parity/event_log.hpp"
 #include "tests/parity/supervised_plans.hpp"
+#include "tests/support/signalled_run.hpp"
 
 using namespace orrery;
 using nlohmann::json;
@@ -135,4 +138,19 @@ TEST_CASE("a run whose plan stays has the bits of one that does not look", "[ada
   CHECK(got["losses"] == whole["losses"]);
   CHECK(test::newest_state(s.file("saved")) == test::newest_state(s.file("whole")));
   CHECK(!test::newest_state(s.file("saved")).empty());
+}
+
+TEST_CASE("a rank that fails after a change of plan is named, with the step of the change", "[adapt]") {
+  const SlowPlan s;
+  test::EventLog log(s.file("log"));
+  test::SignalledRun run({ORRERY_PROGRAM, "run", s.plan(), "--warmup", "0", "--steps", "100000", "--ranks", "4",
+                          "--adapt", "0.15", "--slow-links", "300 kB/s", "--log", log.path()});
+  REQUIRE(log.eventually([&] { return log.count("adaptation") >= 2; }));  // the decision, and the change
+  REQUIRE(log.a_step_ends());
+  const std::vector<pid_t> ranks = run.children();
+  REQUIRE(ranks.size() == 4);
+  kill(ranks[3], SIGKILL);
+  REQUIRE(log.wait(run) == 3);
+  CHECK(run.err().find("error: rank 3 was killed by signal 9 (Killed)\n  The plan had changed after step 6.\n") !=
+        std::string::npos);
 }
