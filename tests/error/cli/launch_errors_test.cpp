@@ -210,7 +210,8 @@ TEST_CASE("cli.export and export.*: a target that is none, and one that cannot s
   const TemporaryFolder folder;
   const std::string file = folder.file("plan.toml"), out = folder.file("out");
   write(file, plan);
-  const std::string targets = "accelerate, colossal-ai, deepspeed, megatron, megatron-bridge, nanotron, torchtitan.\n";
+  const std::string targets =
+      "accelerate, colossal-ai, deepspeed, megatron, megatron-bridge, nanotron, torchtitan, sbatch.\n";
   CHECK(refused("export " + file) ==
         "error: the plan does not say which program launches it [cli.export]\n  Name one with --to: " + targets);
   CHECK(refused("export " + file + " --to nonsense") ==
