@@ -58,6 +58,7 @@ LaunchReading::LaunchReading(const LaunchFile& file, const LaunchInputs& options
 }
 
 const LaunchValue* LaunchReading::value(std::string_view key) const {
+  if (asked_for_.find(key) == asked_for_.end()) asked_for_.emplace(key);
   const LaunchValue* v = file_.find(key);
   return v == nullptr || v->kind == LaunchValue::Kind::none ? nullptr : v;
 }
@@ -174,6 +175,9 @@ void LaunchReading::without_effect(std::string_view from, std::string why) {
 }
 
 void LaunchReading::without_effect(std::initializer_list<std::string_view> keys, const char* why) {
+  for (const std::string_view k : keys) {
+    if (!k.ends_with('*')) asked_for_.emplace(k);
+  }
   for (const LaunchValue& v : file_.values) {
     if (std::find(spoken_of_.begin(), spoken_of_.end(), v.key) != spoken_of_.end()) continue;
     const bool listed = std::any_of(keys.begin(), keys.end(), [&](std::string_view k) {
