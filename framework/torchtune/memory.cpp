@@ -16,7 +16,7 @@ namespace {
 /// Weights are made in the file's type, and so are adapters, gradients and moments: there are no other copies.
 void read_types(LaunchReading& r) {
   // Without a type PyTorch's default holds (torchtune/training/precision.py, get_dtype).
-  const std::string type = r.word("dtype", {"bf16", "fp32"}).value_or("fp32");
+  const std::string type = r.word("dtype", {"bf16", "fp32", "fp64"}).value_or("fp32");
   const bool fp8 = r.toggle("enable_fp8_training").value_or(false);
   if (r.value("dtype") == nullptr)
     r.assume("workload.precision", "\"fp32\"", "torchtune's default");
@@ -26,8 +26,9 @@ void read_types(LaunchReading& r) {
   if (fp8 && type == "bf16") {
     r.set("enable_fp8_training", "workload.precision", "\"fp8\"");
   } else if (fp8) {
-    r.refuse("enable_fp8_training", "products in fp8 of weights in fp32 are not in plans", "products in fp32");
-    r.set("dtype", "workload.precision", "\"fp32\"");
+    r.refuse("enable_fp8_training", fmt::format("products in fp8 of weights in {} are not in plans", type),
+             "products in " + type);
+    if (r.value("dtype") != nullptr) r.set("dtype", "workload.precision", "\"" + type + "\"");
   }
   r.without_effect({"enable_fp8_training"}, "it is off");
   r.without_effect({"fp8_recipe_name"}, fp8 ? "which scales fp8 has is no part of a plan" : "of fp8, which is off");
