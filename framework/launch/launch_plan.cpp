@@ -32,7 +32,8 @@ bool has_name(std::string_view text, std::string_view name) {
 void LaunchReading::report_unknown() {
   std::vector<std::string> known = spoken_of_;
   std::sort(known.begin(), known.end());
-  constexpr std::size_t most_suggestions = 20;  // each looks at all keys that the room knows
+  // Each suggestion looks at all keys that the room knows.
+  constexpr std::size_t most_suggestions = 20, most_known = 2000;
   std::size_t unknown = 0;
   for (const LaunchValue& v : file_.values) {
     if (std::binary_search(known.begin(), known.end(), v.key)) continue;
@@ -41,9 +42,9 @@ void LaunchReading::report_unknown() {
       continue;
     }
     std::vector<std::string> details{"Nothing is known of its effect on a step."};
-    if (unknown++ < most_suggestions) {
-      const std::vector<std::string> near = nearest(v.key, {asked_for_.begin(), asked_for_.end()}, 1);
-      if (!near.empty() && near.front() != v.key) details.push_back(fmt::format("Did you mean {}?", near.front()));
+    if (unknown++ < most_suggestions && known.size() <= most_known) {
+      const std::vector<std::string> near = nearest(v.key, known, 1);
+      if (!near.empty()) details.push_back(fmt::format("Did you mean {}?", near.front()));
     }
     diagnostics_.error_at(file_.origin, v.position, "launch.unknown-key", fmt::format("unknown key {}", v.key),
                           std::move(details));

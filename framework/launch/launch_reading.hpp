@@ -4,7 +4,6 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -144,9 +143,7 @@ class LaunchReading {
   Diagnostics& diagnostics_;
   std::size_t mistakes_before_;
   std::map<std::string, Setting, std::less<>> settings_;  ///< by plan key
-  std::vector<std::string> spoken_of_;                    ///< keys
-  mutable std::set<std::string, std::less<>>
-      asked_for_;  ///< keys that the room knows, whether the file has them or not
+  std::vector<std::string> spoken_of_;                    ///< sorted keys
   std::vector<LaunchNote> notes_;
   std::optional<ModelSpec> model_;
   std::string model_reference_;
