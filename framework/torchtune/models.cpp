@@ -80,13 +80,14 @@ std::uint64_t usual_ffn(std::uint64_t hidden) {
 
 /// A model that the file describes by its sizes.
 void read_sized(LaunchReading& r, ModelSpec spec) {
+  std::string missing;
   const auto whole = [&](const char* word, std::uint64_t& into, std::uint64_t most, bool needed) {
     const std::string key = std::string("model.") + word;
     if (const auto n = r.whole(key, 1, most)) {
       into = *n;
       r.take(key, "the model");
     } else if (needed && r.value(key) == nullptr) {
-      r.error(component_key, fmt::format("the builder needs {}", word));
+      missing += (missing.empty() ? "" : ", ") + std::string(word);
     }
   };
   spec.name = "torchtune";
@@ -99,6 +100,7 @@ void read_sized(LaunchReading& r, ModelSpec spec) {
   whole("embed_dim", spec.hidden, max_width, true);
   whole("max_seq_len", spec.max_positions, max_sequence, true);
   whole("intermediate_dim", spec.ffn, max_width, false);
+  if (!missing.empty()) r.error(component_key, "the builder needs " + missing);
   if (spec.ffn == 0) spec.ffn = usual_ffn(spec.hidden);
   spec.head_dim = spec.hidden / spec.heads;
   if (const auto epsilon = r.real("model.norm_eps")) spec.norm_epsilon = *epsilon;
@@ -108,7 +110,7 @@ void read_sized(LaunchReading& r, ModelSpec spec) {
     r.set("model.attn_dropout", "workload.attention_dropout", fmt::format("{}", *rate));
   r.without_effect({"model.attn_dropout"}, "it is off");
   Diagnostics found;
-  if (check_model(spec, found)) return r.model(std::move(spec));
+  if (!missing.empty() || check_model(spec, found)) return r.model(std::move(spec));
   r.error(component_key, found.list().front().message, found.list().front().details);
 }
 

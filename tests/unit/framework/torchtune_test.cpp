@@ -103,7 +103,7 @@ TEST_CASE("A builder that takes sizes gives the model that they describe", "[fra
   CHECK(l.run->run.model.ffn == 5632);
   CHECK(parameter_count(l.run->run.model) == parameter_count(test::shipped_model("tinyllama-1.1b")));
   CHECK(said_of("model: {_component_: torchtune.models.llama2.llama2, vocab_size: 32000}\n" + rest + adam, 1) ==
-        "the builder needs num_layers");
+        "the builder needs num_layers, num_heads, num_kv_heads, embed_dim, max_seq_len");
 }
 
 TEST_CASE("Adapters stand beside the matrices that the builder is told", "[framework][torchtune]") {
