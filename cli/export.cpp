@@ -6,6 +6,7 @@
 
 #include "cli/common.hpp"
 #include "cli/plan_source.hpp"
+#include "cli/sbatch.hpp"
 #include "cli/status.hpp"
 #include "cli/verbs.hpp"
 #include "framework/framework.hpp"
@@ -22,7 +23,11 @@ class ExportVerb final : public Verb {
     c.positional("PLAN", plan_, "a plan file, the name of an example plan, or a launch file of another program");
     std::vector<std::string> targets;
     for (const LaunchWriting& w : launch_writings()) targets.emplace_back(w.name);
-    c.choice("--to", target_, targets, "the program that is to launch it; default: the one that the plan is for");
+    targets.emplace_back(sbatch.name);
+    c.choice(
+        "--to", target_, targets,
+        "the program that is to launch it, or sbatch: a Slurm batch file for orrery run; default: the program that "
+        "the plan is for");
     c.option("--cluster", cluster_, "cluster in place of the plan's: a name, a .toml file, or as h200:8x4");
     declare_machine(c, flags_);
     declare_plan_sources(c, flags_);
@@ -30,7 +35,8 @@ class ExportVerb final : public Verb {
     c.examples(
         "  orrery export best.toml --to megatron -o train.sh\n"
         "  orrery export best.toml --to deepspeed -o ds_config.json\n"
-        "  orrery export train.sh --to torchtitan");
+        "  orrery export train.sh --to torchtitan\n"
+        "  orrery export best.toml --to sbatch -o job.sh");
   }
 
   int run() override {
@@ -54,12 +60,19 @@ class ExportVerb final : public Verb {
   }
 
  private:
+  /// Orrery's own launch is the plan file; a batch file runs that.
+  static constexpr LaunchWriting sbatch{
+      "sbatch", "a Slurm batch file for orrery run",
+      [](const PlannedRun& run, Diagnostics&) { return std::optional(sbatch_text(run)); }};
+
   [[nodiscard]] LaunchWriting target(const PlannedRun& run) const {
+    if (target_ == sbatch.name) return sbatch;
     std::vector<std::string_view> names;
     for (const LaunchWriting& w : launch_writings()) {
       if (w.name == target_) return w;
       names.push_back(w.name);
     }
+    names.push_back(sbatch.name);
     if (const Framework* own = framework_named(run.framework); target_.empty() && own != nullptr) {
       if (!own->writings.empty()) return own->writings.front();
     }

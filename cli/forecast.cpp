@@ -10,10 +10,10 @@
 #include "cli/forecast_answer.hpp"
 #include "cli/forecast_sizes.hpp"
 #include "cli/forecast_text.hpp"
+#include "cli/forecast_variants.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/plan_source.hpp"
 #include "cli/status.hpp"
-#include "cli/table.hpp"
 #include "cli/verbs.hpp"
 #include "cli/wrapping.hpp"
 #include "core/base/source_excerpt.hpp"
@@ -39,6 +39,9 @@ class ForecastVerb final : public Verb {
     c.option("--by", by_, "the day by which it must end (2027-06-01): how many GPUs that takes");
     c.choice("--least", least_, {"none", "days", "money", "energy"},
              "try other numbers of GPUs, and take the one with the least");
+    c.option("--also", also_,
+             "--least, --by: another cluster to try, with the price of a GPU-hour: h200:8x4=3.10; may be repeated");
+    c.flag("--batches", batches_, "--least, --by: try other batches, too, by --critical-batch or --batch-curve");
     c.option("--from", from_, "the day on which it begins; default: today");
     c.option("--budget", budget_, "money to spend (\"$2M\"): how many tokens it buys");
     c.option("--cluster", cluster_, "cluster in place of the plan's: a name, a .toml file, or as h200:8x4");
@@ -79,6 +82,8 @@ class ForecastVerb final : public Verb {
         "  orrery forecast --model llama-3-8b --cluster dgx-h100 --gpus 16 --tokens 1T --price 2.50\n"
         "  orrery forecast plan.toml --tokens 15T --reliability rsc-1 --explain\n"
         "  orrery forecast plan.toml --tokens 1T --by 2027-06-01 --svg days.svg\n"
+        "  orrery forecast --model llama-3-8b --cluster dgx-h100 --gpus 16 --tokens 1T --price 2.50 --least money \\\n"
+        "    --also dgx-a100=1.40\n"
         "  orrery forecast plan.toml --budget \"$2M\" --price 2.50\n"
         "  orrery forecast llama-3-70b-8-dgx-h100 --tokens 1T --saves beside --grid 400 --pue 1.2 --json");
   }
@@ -95,8 +100,8 @@ class ForecastVerb final : public Verb {
         plan_ ? forecast_subject(load_plan(*plan_, flags_, cluster_), *power) : searched_subject(question(), *power);
     wishes_.saves = saves_ == "beside" ? SaveWay::beside : SaveWay::blocking;
     wishes_.electricity = electricity();
-    const double factor = batch_factor(subject.run.workload);
-    const double tokens = tokens_ ? factor * count_of(*tokens_, "--tokens") : affordable(subject);
+    const double tokens =
+        tokens_ ? batch_factor(subject.run.workload) * count_of(*tokens_, "--tokens") : affordable(subject);
     ForecastAnswer answer = forecast_answer(subject, tokens, wishes_, flags_);
     const std::string unknown = fmt::format("{}", fmt::join(answer.forecast.unknown, ", "));
     if ((by_ || least_ != "none") && !unknown.empty()) {
@@ -105,10 +110,16 @@ class ForecastVerb final : public Verb {
     }
     SizeWish size;
     if (by_) size.within = std::chrono::duration<double>(date_of(*by_, "--by") - begin()).count();
-    if (least_ != "none") size.least = least_of(answer);
+    size.least = least();
+    if (size.least) require_amount(answer, *size.least);
     ForecastSizes sizes;
-    if (by_ || size.least || svg_) sizes = forecast_sizes(answer, size, wishes_, flags_, *power);
-    return tell(sizes.chosen ? *sizes.chosen : answer, sizes.tried, !by_ || sizes.chosen, factor);
+    if (by_ || size.least || svg_) {
+      const auto factor_of = [this](const Workload& w) { return batch_factor(w); };
+      const VariantQuestion others{plan_, cluster_, question_, also_, batches_, factor_of};
+      sizes = best_variant(variants_of(answer, others, size, wishes_, flags_, *power), size, wishes_, *power);
+    }
+    const ForecastAnswer& best = sizes.chosen ? *sizes.chosen : answer;
+    return tell(best, sizes.tried, !by_ || sizes.chosen, batch_factor(best.subject.run.workload));
   }
 
  private:
@@ -128,6 +139,14 @@ class ForecastVerb final : public Verb {
              {"--critical-batch and --batch-curve go with --tokens."});
     }
     exclude(by_ && least_ != "none", "--by and --least");
+    if ((!also_.empty() || batches_) && !by_ && least_ == "none") {
+      refuse("cli.flags", "--also and --batches go with --least or --by");
+    }
+    if (batches_ && !critical_ && !curve_) {
+      refuse("cli.flags", "--batches needs --critical-batch or --batch-curve",
+             {"They say how many tokens another batch needs for the same loss."});
+    }
+    if (batches_ && plan_) refuse("cli.flags", "--batches goes only without a plan", {"A plan has its batch."});
     if ((by_ || least_ != "none") && !tokens_) refuse("cli.flags", "--by and --least need --tokens");
     if (by_ && !(date_of(*by_, "--by") > begin())) {
       refuse("cli.date", fmt::format("--by {} is not after the beginning", *by_),
@@ -169,19 +188,11 @@ class ForecastVerb final : public Verb {
     return e;
   }
 
-  [[nodiscard]] SizeWish::Least least_of(const ForecastAnswer& a) const {
+  [[nodiscard]] std::optional<SizeWish::Least> least() const {
     if (least_ == "days") return SizeWish::Least::days;
-    if (least_ == "money") {
-      if (!a.money())
-        refuse("forecast.price", "the least money needs the price of a GPU-hour", {"--price 2.50 gives it."});
-      return SizeWish::Least::money;
-    }
-    if (!a.joules()) {
-      refuse("forecast.power",
-             fmt::format("the least energy needs the power of {}", a.subject.run.cluster->device.name),
-             {"--power FILE gives it (docs/forecast.md)."});
-    }
-    return SizeWish::Least::energy;
+    if (least_ == "money") return SizeWish::Least::money;
+    if (least_ == "energy") return SizeWish::Least::energy;
+    return std::nullopt;
   }
 
   /// Tokens that the batch needs over those of --tokens.
@@ -242,29 +253,22 @@ class ForecastVerb final : public Verb {
       json["from"] = text_of(begin());
       json["by"] = *by_;
       json["in_time"] = in_time;
-      std::string answer =
-          in_time ? fmt::format("{} GPUs end by {}, if the run begins on {}; no fewer of those tried do.\n",
-                                a.inputs.gpus, *by_, text_of(begin()))
-                  : fmt::format("No number of GPUs that was tried ends by {}.\n", *by_);
+      std::string answer = in_time ? fmt::format("{} end by {}, if the run begins on {}; no fewer of those tried do.\n",
+                                                 chosen_text(a, choices), *by_, text_of(begin()))
+                                   : fmt::format("No number of GPUs that was tried ends by {}.\n", *by_);
       text = answer + choices_text(a, choices) + "\n" + text;
     }
     json["batch_factor"] = factor;
     text = batch_note_ + text;
     if (least_ != "none") {
-      text = fmt::format("{} GPUs take the least {} of those tried.\n", a.inputs.gpus, least_) +
+      text = fmt::format("{} take the least {} of those tried.\n", chosen_text(a, choices), least_) +
              choices_text(a, choices) + "\n" + text;
     }
     if (budget_) {
       json["budget"] = *budget_;
       text = fmt::format("{} buys {} tokens.\n\n", escaped(*budget_), short_count(a.inputs.tokens)) + text;
     }
-    json["other_sizes"] = nlohmann::ordered_json::array();
-    for (const ForecastChoice& c : choices) {
-      json["other_sizes"].push_back({{"gpus", c.gpus},
-                                     {"wall_s", c.wall_s},
-                                     {"money", c.money ? nlohmann::ordered_json(*c.money) : nullptr},
-                                     {"energy_j", c.joules ? nlohmann::ordered_json(*c.joules) : nullptr}});
-    }
+    json["other_sizes"] = choices_json(choices);
     if (explain_) text += forecast_explained(a);
     write_output(flags_, json_text(json));
     if (svg_) write_file(*svg_, forecast_svg(a, choices));
@@ -278,26 +282,16 @@ class ForecastVerb final : public Verb {
     return a.forecast.never_ends || !in_time || !a.subject.report.fits ? status_no : status_fine;
   }
 
-  static std::string choices_text(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices) {
-    if (choices.empty()) return "";
-    Table table({"GPUs", "time", "money", "energy"});
-    for (const ForecastChoice& c : choices) {
-      table.row({fmt::format("{}", c.gpus), days_text(c.wall_s),
-                 c.money ? money_text(*c.money, a.subject.run.cluster->price_currency) : "unknown",
-                 c.joules ? energy_text(*c.joules) : "unknown"});
-    }
-    return "\n" + table.str();
-  }
-
   CommonFlags flags_;
   SearchQuestion question_;  ///< without a plan; a batch or sequence of 0 is assumed
   ForecastWishes wishes_;
   std::optional<std::string> plan_, tokens_, by_, from_, budget_, cluster_, power_, power_price_, grid_, pue_, svg_,
       critical_, curve_;
+  std::vector<std::string> also_;
   std::optional<std::uint32_t> base_batch_;
   std::string batch_note_;
   std::string saves_ = "blocking", least_ = "none";
-  bool explain_ = false;
+  bool explain_ = false, batches_ = false;
 };
 
 }  // namespace

@@ -43,6 +43,8 @@ struct ForecastAnswer {
 
 /// Another number of GPUs that was looked at.
 struct ForecastChoice {
+  std::string cluster;
+  std::uint64_t batch = 0;  ///< sequences
   std::uint64_t gpus = 0;
   double wall_s = 0.0;
   std::optional<double> money, joules;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "cli/forecast_answer.hpp"
 #include "cli/forecast_text.hpp"
@@ -69,7 +70,13 @@ Chart against_gpus(const std::vector<ForecastChoice>& choices, const std::string
 
 }  // namespace
 
-std::string forecast_svg(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices) {
+std::string forecast_svg(const ForecastAnswer& a, const std::vector<ForecastChoice>& tried) {
+  // The line is that of the answer's cluster and batch.
+  const PlannedRun& run = a.subject.run;
+  std::vector<ForecastChoice> choices;
+  std::copy_if(tried.begin(), tried.end(), std::back_inserter(choices), [&](const ForecastChoice& c) {
+    return c.cluster == run.cluster->name && c.batch == run.workload.global_batch;
+  });
   std::vector<Chart> charts;
   if (a.forecast.ledger) charts.push_back(timeline(a));
   if (a.forecast.sample) charts.push_back(distribution(*a.forecast.sample));

@@ -76,6 +76,8 @@ nlohmann::ordered_json forecast_json(const ForecastAnswer& a) {
   out["plan"] = a.subject.run.plan.name;
   out["description"] = describe(a.subject.run.plan);
   out["model"] = a.subject.run.model.name;
+  out["cluster"] = a.subject.run.cluster->name;
+  out["batch"] = a.subject.run.workload.global_batch;
   out["gpus"] = a.inputs.gpus;
   out["fits"] = a.subject.report.fits;
   out["assumed"] = a.subject.assumed;
@@ -141,6 +143,22 @@ nlohmann::ordered_json forecast_json(const ForecastAnswer& a) {
     out["simulated"] = std::move(sample);
   }
   out["reliability"] = reliability_json(a);
+  return out;
+}
+
+nlohmann::ordered_json choices_json(const std::vector<ForecastChoice>& choices) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  const auto known = [](const std::optional<double>& value) {
+    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+  };
+  for (const ForecastChoice& c : choices) {
+    out.push_back({{"cluster", c.cluster},
+                   {"batch", c.batch},
+                   {"gpus", c.gpus},
+                   {"wall_s", c.wall_s},
+                   {"money", known(c.money)},
+                   {"energy_j", known(c.joules)}});
+  }
   return out;
 }
 

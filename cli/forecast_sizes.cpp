@@ -1,5 +1,7 @@
 #include "cli/forecast_sizes.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -45,9 +47,10 @@ class Sizes {
     const double tokens = base_.inputs.tokens;
     const ForecastAnswer a = forecast_answer(*subject, tokens, quick(wishes_), flags_);
     if (!a.forecast.ledger) return false;  // it never ends, or what failures cost is unknown
-    out_.tried.push_back({gpus, a.wall_s(), a.money(), a.joules()});
+    const PlannedRun& run = a.subject.run;
+    out_.tried.push_back({run.cluster->name, run.workload.global_batch, gpus, a.wall_s(), a.money(), a.joules()});
     if (wish_.least) {
-      const double amount = amount_of(a);
+      const double amount = amount_of(a, *wish_.least);
       if (least_ && (amount > *least_ || (amount == *least_ && gpus > out_.chosen->inputs.gpus))) return false;
       least_ = amount;
     } else if (!wish_.within || a.wall_s() > *wish_.within) {
@@ -58,15 +61,6 @@ class Sizes {
     if (wish_.within && (!whole.forecast.ledger || whole.wall_s() > *wish_.within)) return false;
     out_.chosen = std::move(whole);
     return !wish_.least;  // others may have less
-  }
-
-  [[nodiscard]] double amount_of(const ForecastAnswer& a) const {
-    switch (*wish_.least) {
-      case SizeWish::Least::days: return a.wall_s();
-      case SizeWish::Least::money: return *a.money();
-      case SizeWish::Least::energy: return *a.joules();
-    }
-    return 0.0;
   }
 
   /// Halves the way between a number that is too small and one that is large enough, in whole nodes and replicas.
@@ -93,6 +87,25 @@ class Sizes {
 };
 
 }  // namespace
+
+void require_amount(const ForecastAnswer& a, SizeWish::Least what) {
+  if (what == SizeWish::Least::money && !a.money()) {
+    refuse("forecast.price", "the least money needs the price of a GPU-hour", {"--price 2.50 gives it."});
+  }
+  if (what == SizeWish::Least::energy && !a.joules()) {
+    refuse("forecast.power", fmt::format("the least energy needs the power of {}", a.subject.run.cluster->device.name),
+           {"--power FILE gives it (docs/forecast.md)."});
+  }
+}
+
+double amount_of(const ForecastAnswer& a, SizeWish::Least what) {
+  switch (what) {
+    case SizeWish::Least::days: return a.wall_s();
+    case SizeWish::Least::money: return *a.money();
+    case SizeWish::Least::energy: return *a.joules();
+  }
+  return 0.0;
+}
 
 ForecastSizes forecast_sizes(const ForecastAnswer& base, const SizeWish& wish, const ForecastWishes& wishes,
                              const CommonFlags& flags, const PowerTable& power) {

@@ -15,6 +15,11 @@ struct SizeWish {
   std::optional<Least> least;    ///< the number with the least of this; fewer GPUs where two have as much
 };
 
+/// Refuses (forecast.price, forecast.power) an answer whose amount is unknown.
+void require_amount(const ForecastAnswer&, SizeWish::Least);
+/// The amount of it. Requires that it is known.
+[[nodiscard]] double amount_of(const ForecastAnswer&, SizeWish::Least);
+
 /// The same run on other numbers of GPUs.
 struct ForecastSizes {
   std::vector<ForecastChoice> tried;     ///< that fit and whose time is known, ascending

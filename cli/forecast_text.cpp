@@ -223,6 +223,48 @@ std::string forecast_text(const ForecastAnswer& a) {
   return heading(a) + figures(a) + losses(a) + failures(a) + knobs(a) + not_known(a);
 }
 
+namespace {
+
+struct Differ {
+  bool clusters = false, batches = false;
+};
+Differ differ(const std::vector<ForecastChoice>& choices) {
+  Differ out;
+  for (const ForecastChoice& c : choices) {
+    out.clusters = out.clusters || c.cluster != choices.front().cluster;
+    out.batches = out.batches || c.batch != choices.front().batch;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string chosen_text(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices) {
+  const auto [clusters, batches] = differ(choices);
+  std::string out = counted(a.inputs.gpus, "GPU");
+  if (clusters) out += " of " + escaped(a.subject.run.cluster->name);
+  if (batches) out += fmt::format(" with batches of {}", a.subject.run.workload.global_batch);
+  return out;
+}
+
+std::string choices_text(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices) {
+  if (choices.empty()) return "";
+  const auto [clusters, batches] = differ(choices);
+  std::vector<std::string> heads{"GPUs", "time", "money", "energy"};
+  if (batches) heads.insert(heads.begin(), "batch");
+  if (clusters) heads.insert(heads.begin(), "cluster");
+  Table table(heads);
+  for (const ForecastChoice& c : choices) {
+    std::vector<std::string> row{fmt::format("{}", c.gpus), days_text(c.wall_s),
+                                 c.money ? money_text(*c.money, a.subject.run.cluster->price_currency) : "unknown",
+                                 c.joules ? energy_text(*c.joules) : "unknown"};
+    if (batches) row.insert(row.begin(), fmt::format("{}", c.batch));
+    if (clusters) row.insert(row.begin(), escaped(c.cluster));
+    table.row(row);
+  }
+  return "\n" + table.str();
+}
+
 std::string forecasts_text(const std::vector<ForecastAnswer>& answers) {
   Table table(
       {fmt::format("{} tokens", short_count(answers.front().inputs.tokens)), "time", "money", "energy", "ETTR"});

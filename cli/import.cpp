@@ -33,11 +33,11 @@ class ImportVerb final : public Verb {
   }
 
   void declare(Command& c) override {
-    c.positional(
-        "FILE", file_,
-        "a launch file of Megatron-LM, DeepSpeed, torchtitan, Accelerate, nanotron, axolotl, LLaMA-Factory or "
-        "Colossal-AI; or a description of a network: topology, graphs or log of NCCL, what `nvidia-smi topo -m` "
-        "printed, Slurm's topology.conf or .yaml, a network of ASTRA-sim (YAML), a graph for Graphviz");
+    c.positional("FILE", file_,
+                 "a launch file of Megatron-LM, DeepSpeed, torchtitan, Accelerate, nanotron, axolotl, LLaMA-Factory, "
+                 "torchtune or Colossal-AI; or a description of a network: topology, graphs or log of NCCL, what "
+                 "`nvidia-smi topo -m` "
+                 "printed, Slurm's topology.conf or .yaml, a network of ASTRA-sim (YAML), a graph for Graphviz");
     c.choice("--as", kind_, kinds(), "what FILE is");
     declare_output(c, flags_, "write the plan or the fabric here; default: print it");
     c.group("Of a launch file");

@@ -98,10 +98,11 @@ class PlaceVerb final : public Verb {
       out["fits"] = memory.fits;
       print_json(out);
     } else {
-      print(heading_text(loaded.run, loaded.calibration) + resolutions_text(loaded.resolved) +
-            fmt::format("fabric: {}\n\n", escaped(fabric.spec().name)) +
-            placement_text(routes, loaded.program.mesh.size(), *result) +
-            (memory.fits ? "" : fmt::format("\n  It does not fit in memory: it needs {}.\n", text_of(memory))));
+      print(
+          heading_text(loaded.run, loaded.calibration) + resolutions_text(loaded.resolved) +
+          fmt::format("fabric: {}\n\n", escaped(fabric.spec().name)) +
+          placement_text(routes, loaded.program.mesh.size(), *result) +
+          (memory.fits ? "" : fmt::format("\n  It does not fit in memory: it needs at least {}.\n", text_of(memory))));
     }
     return result->cancelled || !memory.fits ? status_no : status_fine;
   }

@@ -84,6 +84,7 @@ void RunVerb::declare(Command& c) {
   c.option("--records", records_, "folder for the ranks' last operations, kept if a process fails");
   declare_checkpoints(c, checkpoints_);
   declare_supervision(c, supervise_);
+  declare_adaptation(c, adapt_);
   declare_machine(c, flags_);
   declare_plan_sources(c, flags_);
   declare_output(c, flags_, "write the report here, as JSON");
@@ -92,6 +93,7 @@ void RunVerb::declare(Command& c) {
       "  orrery run plan.toml --steps 100 --checkpoint saved --every 20\n"
       "  orrery run other.toml --steps 100 --checkpoint saved --resume\n"
       "  orrery run plan.toml --steps 100 --checkpoint saved --supervise\n"
+      "  orrery run plan.toml --steps 10000 --ranks 8 --adapt 0.15\n"
       "  orrery run plan.toml --steps 5 --trace measured.json -o measured-report.json\n"
       "  orrery run demo-2x2x2 --ranks 8 --heartbeat 2\n"
       "  mpirun -n 8 orrery run demo-2x2x2 --backend mpi\n"
@@ -178,6 +180,10 @@ RunVerb::Prepared RunVerb::prepare() const {
   p.options.watchdog = Seconds::of(watchdog_);
   p.options.disk_folder = disk_ ? std::filesystem::path(*disk_) : std::filesystem::temp_directory_path();
   if (noise_scale_) p.options.noise = noise_batches(p.loaded.run);
+  p.options.slow_links = slow_links_of(adapt_);
+  if (adapt_.tolerance && p.loaded.program.mesh.size() == 1) {
+    refuse("cli.adapt", "--adapt: the plan has one rank, so there is no other way to divide the work");
+  }
   p.options.cancel = &interrupted();
   p.options.own_signal = interrupting_signal;
   p.options.heard_of_signal = [](int signal) {
@@ -199,7 +205,8 @@ RunResult RunVerb::watched(Prepared& p, RunCheckpoints& checkpoints, const std::
     metrics.after(event);
     if (p.power) p.power->step_ended(event.step, now_ns());
     // A run that goes back to before its first step has more to do than it was asked for.
-    const std::uint64_t now = p.options.warmup_steps + p.options.steps, all = std::max(warmup_ + steps_, now);
+    const std::uint64_t now = p.options.steps_before + p.options.warmup_steps + p.options.steps,
+                        all = std::max(warmup_ + steps_, now);
     ticker.show("run", all - now + event.step, all, event.loss ? fmt::format("loss {:.4f}", *event.loss) : "");
   };
   if (supervision_) checkpoints.supervise(*supervision_);
@@ -217,6 +224,7 @@ void RunVerb::check_backend() const {
   if (supervise_.wanted && measure_groups_) {
     refuse("cli.measure-groups", "--measure-groups trains nothing: there is nothing to supervise");
   }
+  check_adaptation();
   if (!(watchdog_ > 0.0 && watchdog_ <= 1e6))
     refuse("cli.watchdog", fmt::format("--watchdog is {}; it must be above 0 and at most 1000000", watchdog_));
   if (!(heartbeat_ >= 0.1 && heartbeat_ <= 1e6))
@@ -285,8 +293,10 @@ int RunVerb::run_on_threads() {
   RunCheckpoints checkpoints(checkpoints_, p.loaded.run, p.loaded.program);
   catch_end_signals(SecondSignal::ends);
   const PlannedRun& run = p.loaded.run;
-  const RunResult result = watched(
-      p, checkpoints, [&] { return execute(p.loaded.program, run.model, run.workload, run.plan, *p.data, p.options); });
+  const RunResult result = watched(p, checkpoints, [&] {
+    return train(p, nullptr,
+                 [&] { return execute(p.loaded.program, run.model, run.workload, run.plan, *p.data, p.options); });
+  });
   return show(p, result, checkpoints);
 }
 
@@ -303,13 +313,21 @@ int RunVerb::run_as_processes() {
            fmt::format("the plan has {} ranks; at most {} processes are started", program.mesh.size(), most_processes));
   }
   return launch_ranks(p, [this](ProcessWorld& world, Recorder& recorder, Prepared& now, RunCheckpoints& checkpoints) {
-    const auto train = [&] {
+    const auto segment = [&] {
       return execute_rank(world, now.loaded.program, now.loaded.run.workload, *now.data, now.options, "run processes",
                           &recorder);
     };
-    if (world.rank() == Rank{0}) return show(now, watched(now, checkpoints, [&] { return *train(); }), checkpoints);
+    if (world.rank() == Rank{0}) {
+      return show(now, watched(now, checkpoints, [&] { return train(now, &world, [&] { return *segment(); }); }),
+                  checkpoints);
+    }
     checkpoints.attach(now.options);
-    static_cast<void>(train());
+    const auto own = [&] { static_cast<void>(segment()); };
+    if (adapt_.tolerance) {
+      follow(now, world, own);
+    } else {
+      own();
+    }
     return status_fine;
   });
 }

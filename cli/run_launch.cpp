@@ -36,9 +36,15 @@ int RunVerb::launch_ranks(Prepared& p, const TrainRank& train) {
   if (supervise_.wanted) return supervise(p, train);
   const RecordsFolder records(records_);
   RunCheckpoints checkpoints(checkpoints_, p.loaded.run, p.loaded.program);
+  if (adapt_.tolerance) changes_ = std::make_unique<RunJournal>();
   const LaunchOutcome outcome = start_ranks(p, checkpoints, records, train);
   if (outcome.ended_now) return interrupted_again_status();
   if (!outcome.failure) return outcome.status;
+  if (changes_ && !changes_->read().empty()) {
+    // The recorded ops are those of a Program that only the ranks had.
+    throw Error(records.kept(
+        fmt::format("{}\n  The plan had changed after step {}.", outcome.failure->what, changes_->read().back().step)));
+  }
   throw Error(records.kept(post_mortem_text(p.loaded.program, *outcome.failure, outcome.recordings)));
 }
 

@@ -92,6 +92,7 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
     }
     if (checkpoints_.folder) json["checkpoint"] = checkpoints.json();
     if (supervision_) json["supervision"] = supervision_->json();
+    if (adaptation_) json["adaptation"] = adaptation_->json();
     print_json(json);
   } else {
     std::string out;
@@ -120,6 +121,7 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
       out += fmt::format("  Do not rely on these figures: {}.\n", *busy);
     out += checkpoints.text();
     if (supervision_) out += supervision_->text();
+    if (adaptation_) out += adaptation_->text();
     if (trace_) out += fmt::format("  timeline of the median step in {}\n", *trace_);
     if (result.cancelled)
       out += supervision_

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/adaptation.hpp"
 #include "cli/common.hpp"
 #include "cli/job.hpp"
 #include "cli/job_token.hpp"
@@ -71,6 +72,14 @@ class RunVerb final : public Verb {
   void shrink(Prepared&) const;
   [[nodiscard]] LaunchOutcome start_ranks(Prepared&, RunCheckpoints&, const RecordsFolder&, const TrainRank&) const;
 
+  /// Trains this process's rank, or all ranks that are threads, under one plan after the other with --adapt. Ranks of a
+  /// world are told.
+  RunResult train(Prepared&, ProcessWorld*, const std::function<RunResult()>& segment);
+  /// The other ranks' side of it.
+  static void follow(Prepared&, ProcessWorld&, const std::function<void()>& segment);
+  /// Refuses what --adapt cannot change the plan of.
+  void check_adaptation() const;
+
   int run_on_threads();
   int run_as_processes();
   int run_over_mpi();
@@ -106,6 +115,9 @@ class RunVerb final : public Verb {
   std::unique_ptr<SocketWorld> world_;
   CheckpointFlags checkpoints_;
   SuperviseFlags supervise_;
+  AdaptFlags adapt_;
+  std::unique_ptr<Adaptation> adaptation_;  ///< with --adapt, where it decides
+  std::unique_ptr<RunJournal> changes_;     ///< with --adapt and processes: a note for each change of the plan
   MetricsFlags metrics_;
   std::unique_ptr<Supervision> supervision_;  ///< with --supervise
   TokenFlags token_;

@@ -237,8 +237,9 @@ class ShowVerb final : public Verb {
       }
       if (published_parameter_count(*m) != parameter_count(*m)) {
         counts += fmt::format("# published as {}: {}\n", with_commas(published_parameter_count(*m)),
-                              m->mixture ? "with the biases that only the choice of experts sees"
-                                         : "with a pooler, without the head of masked words");
+                              m->mixture        ? "with the biases that only the choice of experts sees"
+                              : m->segments > 0 ? "with a pooler, without the head of masked words"
+                                                : "without the head of masked words");
       }
       if (m->prediction_modules > 0) {
         counts +=

@@ -152,7 +152,7 @@ int show_framework(const std::string& name, const CommonFlags& flags) {
                                 listed(names_of(f->formats)), listed(names_of(f->writings)),
                                 f->software.empty() ? "the usual program on the device" : std::string(f->software));
   if (f->abilities.empty()) {
-    print_wrapped(out + "  launches  by way of another framework\n");
+    print_wrapped(out + "  searched  no; `plan --for` takes a program that it uses, or that shards alike\n");
     return status_fine;
   }
   const SearchLimits can = abilities_of(*f);

@@ -11,8 +11,8 @@
 namespace orrery {
 
 const std::vector<Framework>& frameworks() {
-  static const std::vector<Framework> rooms{accelerate(),    axolotl(),  colossal_ai(), deepspeed(), llama_factory(),
-                                            megatron_core(), nanotron(), orrery_cuda(), torchtitan()};
+  static const std::vector<Framework> rooms{accelerate(),    axolotl(),  colossal_ai(), deepspeed(),  llama_factory(),
+                                            megatron_core(), nanotron(), orrery_cuda(), torchtitan(), torchtune()};
   return rooms;
 }
 

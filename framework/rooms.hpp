@@ -15,5 +15,6 @@ namespace orrery {
 [[nodiscard]] Framework nanotron();
 [[nodiscard]] Framework orrery_cuda();
 [[nodiscard]] Framework torchtitan();
+[[nodiscard]] Framework torchtune();
 
 }  // namespace orrery

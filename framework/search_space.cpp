@@ -45,8 +45,9 @@ const Framework* wished_framework(const SpaceWish& wish, Diagnostics& d) {
     d.error("framework.name", fmt::format("no framework is named \"{}\"", wish.framework),
             {fmt::format("Known: {}.", known)});
   } else if (framework->abilities.empty()) {
-    d.error("framework.name", fmt::format("{} launches by way of other programs", framework->title),
-            {"Search for the one that it uses: --for deepspeed, --for accelerate, --for megatron-core."});
+    d.error("framework.name", fmt::format("{} has no search of its own", framework->title),
+            {"Search for a program that it uses, or that shards alike: --for accelerate, --for deepspeed, "
+             "--for megatron-core, --for torchtitan."});
     return nullptr;
   }
   return framework;

@@ -137,7 +137,7 @@ enum class KernelKind : std::uint8_t {
   // Feed-forward elementwise: rows = T, columns = local ffn.
   gelu_forward,    ///< tanh form
   gelu_backward,   ///< d *= gelu'(pre)
-  swiglu_forward,  ///< silu(gate) * up of pre[T, 2, f]
+  swiglu_forward,  ///< silu(gate) * up of pre[T, 2, f]; with a limit gpt-oss's gate (docs/formulas/layers.md)
   swiglu_backward,
   geglu_forward,  ///< gelu(gate) * up, as above
   geglu_backward,
@@ -263,7 +263,7 @@ struct Kernel {
   std::uint64_t depth = 0;
   double scale = 0.0;      ///< attention: of scores, 0: 1 / sqrt(head_dim); of a branch, a copy, logits, 0: 1
   double softcap = 0.0;    ///< bound of scores or logits; 0: none
-  double parameter = 0.0;  ///< dropout rate, norm epsilon, rope theta, norm weight, clip norm, share
+  double parameter = 0.0;  ///< dropout rate, norm epsilon, rope theta, norm weight, clip norm, limit of a gate, share
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };
 

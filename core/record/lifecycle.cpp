@@ -52,6 +52,29 @@ class Log final : public LifecycleHooks {
     json["noise_scale"] = e.scale ? nlohmann::ordered_json(*e.scale) : nlohmann::ordered_json(nullptr);
     line("noise", json);
   }
+  void adaptation(const AdaptationEvent& e) override {
+    if (e.took_s) {
+      line("adaptation", {{"step", e.step}, {"decision", "changed"}, {"plan", e.plan}, {"took_s", *e.took_s}});
+      return;
+    }
+    nlohmann::ordered_json json{{"step", e.step},
+                                {"decision", e.changes ? "changes" : "stays"},
+                                {"why", e.why},
+                                {"measured_s", e.measured_s},
+                                {"predicted_s", e.predicted_s},
+                                {"plan", e.plan},
+                                {"other_plan", nullptr},
+                                {"other_s", nullptr},
+                                {"gain_s", e.gain_s},
+                                {"cost_s", e.cost_s},
+                                {"latency_factor", e.latency},
+                                {"bytes_factor", e.bytes},
+                                {"products_factor", e.products},
+                                {"others_factor", e.others}};
+    if (e.other) json["other_plan"] = *e.other;
+    if (e.other) json["other_s"] = e.other_s;
+    line("adaptation", json);
+  }
   void shutdown(const ShutdownEvent& e) override { line("shutdown", {{"steps", e.steps}}); }
 
  private:

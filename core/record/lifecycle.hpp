@@ -63,6 +63,20 @@ struct NoiseEvent {
   double small_square = 0.0, large_square = 0.0;  ///< squares of their norms
   std::optional<double> scale;                    ///< of the steps so far, in sequences; empty: not yet known
 };
+/// A step's time has left the prediction, and whether that changes the plan (orrery run --adapt); or the plan has been
+/// changed, which `took_s` says.
+struct AdaptationEvent {
+  std::uint64_t step = 0;  ///< the last one that ended
+  bool changes = false;
+  double measured_s = 0.0, predicted_s = 0.0;  ///< a step under the plan so far
+  std::string plan;                            ///< as `describe` says it
+  std::optional<std::string> other;            ///< the best of a new search; empty where nothing fits
+  double other_s = 0.0;                        ///< its predicted step
+  double gain_s = 0.0, cost_s = 0.0;           ///< over the steps left, and of the change
+  double latency = 1.0, bytes = 1.0, products = 1.0, others = 1.0;  ///< measured over calibrated times
+  std::string why;                                                  ///< the decision in words
+  std::optional<double> took_s;                                     ///< the change, once it is done
+};
 struct ShutdownEvent {
   std::uint64_t steps = 0;  ///< that ended
 };
@@ -88,6 +102,7 @@ class LifecycleHooks {
   virtual void recovery(const CheckpointEvent&) {}
   virtual void restart(const RestartEvent&) {}
   virtual void noise(const NoiseEvent&) {}
+  virtual void adaptation(const AdaptationEvent&) {}
   virtual void shutdown(const ShutdownEvent&) {}
 };
 

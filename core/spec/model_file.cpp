@@ -106,7 +106,7 @@ std::optional<ModelSpec> read_model(TomlTable& t) {
   }
   read_layer_kinds(t, m);
   if (t.has("tied_embeddings") || choice == Need::required) t.read("tied_embeddings", m.tied_embeddings);
-  if (m.architecture == Architecture::bert) t.read("segments", m.segments, {1, max_width});
+  if (m.architecture == Architecture::bert) t.read("segments", m.segments, {0, max_width});
   if (image) {
     if (std::optional<TomlTable> table = t.table("image")) read_image(*table, m);
   }
@@ -137,7 +137,7 @@ std::string write_model(const ModelSpec& m) {
   w.whole("layers", m.layers).whole("hidden", m.hidden).whole("heads", m.heads).whole("kv_heads", m.kv_heads);
   w.whole("head_dim", m.head_dim).whole("ffn", m.ffn);
   if (!m.image) w.whole("vocabulary", m.vocabulary).whole("max_positions", m.max_positions);
-  if (m.segments > 0) w.whole("segments", m.segments);
+  if (m.architecture == Architecture::bert) w.whole("segments", m.segments);
   if (m.prediction_modules > 0) w.whole("prediction_modules", m.prediction_modules);
   w.text("norm", name_of(m.norm)).text("activation", name_of(m.activation)).text("positions", name_of(m.positions));
   w.flag("tied_embeddings", m.tied_embeddings);

@@ -34,12 +34,9 @@ std::vector<std::string> unexecuted(const ModelSpec& m) {
   std::vector<std::string> lacks;
   if (!unpriced(m).empty()) return lacks;
   if (!m.rope_scaling.empty() && m.rope_stretch.factor == 0.0) {
-    // DeepSeek's scaling of latent attention changes the scale of scores too.
-    const char* what = m.latent ? "latent attention with stretched rotary angles ("
-                                : "rotary angles stretched by numbers that are not given (";
-    lacks.push_back(what + m.rope_scaling + ")");
+    lacks.push_back("rotary angles stretched by numbers that are not given (" + m.rope_scaling + ")");
   }
-  if (m.gate_limit > 0.0) lacks.emplace_back("gates that are clipped");
+  if (m.gate_limit > 0.0 && m.activation != Activation::swiglu) lacks.emplace_back("gates of GELU that are clipped");
   return lacks;
 }
 

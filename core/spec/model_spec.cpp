@@ -146,7 +146,8 @@ std::uint64_t active_parameter_count(const ModelSpec& m) {
 std::uint64_t published_parameter_count(const ModelSpec& m) {
   if (m.counted) return m.counted->parameters;
   if (m.architecture != Architecture::bert) return parameter_count(m) + mixture_count(m) * score_bias_count(m);
-  return embedding_count(m) + layers_count(m) + m.hidden * m.hidden + m.hidden;
+  const std::uint64_t pooler = m.segments > 0 ? m.hidden * m.hidden + m.hidden : 0;  // reads the first of two texts
+  return embedding_count(m) + layers_count(m) + pooler;
 }
 
 std::uint64_t prediction_module_parameter_count(const ModelSpec& m) {

@@ -106,7 +106,7 @@ struct ModelSpec {
   double attention_scale = 0.0;       ///< of scores; 0: 1 / sqrt(width of a key)
   double attention_softcap = 0.0;     ///< scores are cap tanh(score / cap) (Gemma-2); 0: not
   double qkv_clip = 0.0;              ///< queries, keys and values are cut to -clip..clip (DBRX); 0: not
-  double gate_limit = 0.0;            ///< gated: gate and product are cut to this (gpt-oss); 0: not
+  double gate_limit = 0.0;            ///< gated: gate and product are cut to this; 0: not. With swiglu gpt-oss's gate
   double logit_softcap = 0.0;         ///< logits likewise
   double embedding_scale = 1.0;       ///< of the embedding's output (Gemma)
   double residual_scale = 1.0;        ///< of each branch (Granite)

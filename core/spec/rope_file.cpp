@@ -48,8 +48,8 @@ bool check_rope_stretch(const ModelSpec& m, Diagnostics& diagnostics) {
     return fail("rope", "[model.rope] has numbers of a scaling that the model does not name",
                 "Name the kind in rope_scaling, or leave [model.rope] out.");
   }
-  if ((m.rope_scaling == "llama3" || m.rope_scaling == "yarn") && s.slow >= s.fast) {
-    return fail("rope.slow", "slow must be below fast", fmt::format("slow is {}, and fast is {}.", s.slow, s.fast));
+  if ((m.rope_scaling == "llama3" || m.rope_scaling == "yarn") && s.slow > s.fast) {
+    return fail("rope.slow", "slow must not be above fast", fmt::format("slow is {}, and fast is {}.", s.slow, s.fast));
   }
   const std::uint64_t pairs = rotating_features(m) / 2;
   const bool lists = s.short_factors.size() == pairs && s.long_factors.size() == pairs;

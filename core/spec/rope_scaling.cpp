@@ -27,12 +27,14 @@ std::vector<double> plain(double theta, std::uint64_t features) {
 }
 
 /// Pairs that turn fast keep their angles, those that turn slowly are stretched, and those between are mixed by their
-/// wavelength (Dubey et al., "The Llama 3 Herd of Models", 2024; the constants as in the released code).
+/// wavelength. Where the bounds are equal (Llama-4), none lie between (Dubey et al., "The Llama 3 Herd of Models",
+/// 2024; the constants as in the released code).
 void llama3(const ModelSpec& m, std::vector<double>& frequencies) {
   const RopeStretch& s = m.rope_stretch;
   for (double& f : frequencies) {
     const double turns = real(original(m)) * f / (2.0 * std::numbers::pi);
-    const double kept = std::clamp((turns - s.slow) / (s.fast - s.slow), 0.0, 1.0);
+    const double kept =
+        s.slow == s.fast ? (turns < s.slow ? 0.0 : 1.0) : std::clamp((turns - s.slow) / (s.fast - s.slow), 0.0, 1.0);
     f = (1.0 - kept) * f / s.factor + kept * f;
   }
 }

@@ -142,7 +142,7 @@ void check_architecture(Checker& c, const ModelSpec& m) {
     case Architecture::decoder: break;
     case Architecture::bert:
       check_fixed(c, m, "BERT");
-      c.range("segments", "model.range", m.segments, 1, max_width);
+      c.range("segments", "model.range", m.segments, 0, max_width);
       break;
     case Architecture::vit:
       check_fixed(c, m, "a vision transformer");

@@ -14,7 +14,7 @@ namespace orrery {
 /// Program and module must be of one build, because C++ objects pass between them. `shape` tells builds apart whose
 /// objects differ.
 struct CudaCalls {
-  static constexpr std::uint64_t version = 4;
+  static constexpr std::uint64_t version = 5;
   static constexpr std::uint64_t current = version << 48 ^ sizeof(Kernel) << 40 ^ sizeof(Operand) << 28 ^
                                            sizeof(KernelContext) << 16 ^ std::uint64_t{kernel_kind_count} << 4 ^
                                            sizeof(Workload);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "exec/kernels/device/reduction_share.hpp"
 #include "exec/kernels/kernel_runner.hpp"
@@ -88,6 +89,8 @@ class Device {
   virtual ~Device() = default;
 
   [[nodiscard]] virtual const DeviceInfo& info() const = 0;
+  /// What the work so far was done with, a sentence each, for people.
+  [[nodiscard]] virtual std::vector<std::string> notes() const { return {}; }
   /// Makes the calling thread work with this device.
   virtual void use() = 0;
   /// Null where no memory is left.
@@ -100,6 +103,9 @@ class Device {
   virtual void release_host(std::byte*) = 0;
   /// The device gives free multiprocessors to work of an urgent stream first: to messages, which others wait for.
   [[nodiscard]] virtual std::unique_ptr<DeviceStream> make_stream(bool urgent) = 0;
+  /// Whether streams that are made from now on compute everything with our own kernels, also what a library that is
+  /// there has ready (attention): for comparisons. At first they do not.
+  virtual void keep_to_own_kernels(bool) {}
   [[nodiscard]] virtual std::unique_ptr<DeviceEvent> make_event() = 0;
   [[nodiscard]] virtual std::unique_ptr<DeviceGraph> make_graph() = 0;
   /// Whether the work before the event has ended.

@@ -67,6 +67,16 @@ std::vector<std::string> DeviceNotes::host_kernels() const {
   return names;
 }
 
+void DeviceNotes::on_odd_rows(std::uint64_t elements) {
+  const std::lock_guard lock(mutex_);
+  odd_rows_.insert(elements);
+}
+
+std::vector<std::uint64_t> DeviceNotes::odd_rows() const {
+  const std::lock_guard lock(mutex_);
+  return {odd_rows_.begin(), odd_rows_.end()};
+}
+
 void DeviceNotes::on_graph(bool built_anew) {
   const std::lock_guard lock(mutex_);
   ++graphs_.steps;
@@ -318,6 +328,13 @@ void DeviceRunner::compute(Queue& q, const Compute& c) {
   bool on_device = q.lane.kind != LaneKind::host;
   for (std::uint32_t i = 0; i < operands_.size(); ++i) on_device = on_device && tier_of(i) == Tier::device;
   if (on_device && device_.runs(kernel, operands_)) {
+    if (kernel.kind == KernelKind::gemm && size_of(operands_[0].dtype) == 2) {
+      const std::uint64_t of_a = kernel.options.transpose_a ? kernel.rows : kernel.depth;
+      const std::uint64_t of_b = kernel.options.transpose_b ? kernel.depth : kernel.columns;
+      for (const std::uint64_t row : {of_a, of_b, kernel.columns}) {
+        if (row % 8 != 0) notes_.on_odd_rows(row);
+      }
+    }
     q.stream->run(kernel, operands_, context);
     return;
   }

@@ -39,6 +39,7 @@ DeviceRun finished(RunResult result, const Device& device, const DeviceNotes& ke
   run.result.fp8_products = info.fp8;
   run.notes.push_back(fmt::format("on {} ({})", info.name, info.software));
   if (!meeting.empty()) run.notes.push_back(meeting);
+  for (const std::string& note : device.notes()) run.notes.push_back(note);
   if (issue == Issue::graphs) {
     const DeviceNotes::Graphs graphs = kernels.graphs();
     run.notes.push_back(!why_not.empty()
@@ -56,6 +57,12 @@ DeviceRun finished(RunResult result, const Device& device, const DeviceNotes& ke
   if (const auto names = kernels.host_kernels(); !names.empty()) {
     run.notes.push_back(
         fmt::format("computed by the host, because the device has no kernel: {}", fmt::join(names, ", ")));
+  }
+  for (const std::uint64_t row : kernels.odd_rows()) {
+    run.notes.push_back(
+        fmt::format("products with rows of {} elements in 16 bits read them in small pieces, which is slower: not all "
+                    "rows begin at multiples of 16 bytes, as those of {} would",
+                    row, (row + 7) / 8 * 8));
   }
   return run;
 }

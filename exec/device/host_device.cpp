@@ -110,20 +110,31 @@ class HostDevice::Stream final : public DeviceStream {
     });
   }
   void copy(void* to, const void* from, std::uint64_t bytes) override {
-    push([=] { std::memmove(to, from, bytes); });
+    push([this, to, from, bytes] {
+      kept_ = {};
+      std::memmove(to, from, bytes);
+    });
   }
-  void call(std::function<void()> w) override { push(std::move(w)); }
+  void call(std::function<void()> w) override {
+    push([this, work = std::move(w)] {
+      kept_ = {};
+      work();
+    });
+  }
   void run(const Kernel& kernel, std::span<const Operand> operands, const KernelContext& context) override {
     push([this, kernel, context, all = std::vector<Operand>(operands.begin(), operands.end())] {
       if (kernel.compute == DType::f64) {
-        device::launch_kernel<double>(launcher_, kernel, all, context);
+        device::launch_kernel<double>(launcher_, kept_, kernel, all, context);
       } else {
-        device::launch_kernel<float>(launcher_, kernel, all, context);
+        device::launch_kernel<float>(launcher_, kept_, kernel, all, context);
       }
     });
   }
   void reduce(const ReductionShare& share) override {
-    push([this, share] { device::launch_reduction(launcher_, share); });
+    push([this, share] {
+      kept_ = {};
+      device::launch_reduction(launcher_, share);
+    });
   }
   /// Work that the stream gets goes into this list instead, in order; null: the stream does it.
   void gather_in(std::vector<std::pair<Stream*, std::function<void()>>>* gathered) { gathered_ = gathered; }
@@ -166,6 +177,7 @@ class HostDevice::Stream final : public DeviceStream {
                              static_cast<Stream*>(stream)->push([=] { task(argument); });
                            }};
   device::HostLauncher launcher_;
+  device::KeptSums kept_;
   std::vector<std::pair<Stream*, std::function<void()>>>* gathered_ = nullptr;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/base/diagnostics.hpp"
+#include "exec/comm/slow_world.hpp"
 #include "exec/comm/thread_communicator.hpp"
 #include "exec/run/op_text.hpp"
 #include "exec/run/rank_runner.hpp"
@@ -35,8 +36,9 @@ class Run final : public RunBuffers {
     if (options.fault) {
       how.before_op = [this](Rank r, OpId op, std::uint64_t step) { inject(r, op, step); };
     }
+    if (options.slow_links) slow_.emplace(world_, options.slow_links->rate);
     for (std::uint32_t r = 0; r < program.mesh.size(); ++r) {
-      runners_.push_back(ranks.make(world_, Rank{r}, how));
+      runners_.push_back(ranks.make(slow_ ? static_cast<World&>(*slow_) : world_, Rank{r}, how));
     }
     sent_bytes_.resize(runners_.size());
   }
@@ -96,7 +98,9 @@ class Run final : public RunBuffers {
   void walk(Rank rank, std::uint64_t step) {
     RankWalker& runner = *runners_[index(rank)];
     const std::uint64_t sent_before = runner.sent_bytes();
-    runner.walk(step, step == 0 ? 0 : options_.first_step + step - 1);
+    const std::uint64_t data_step = step == 0 ? 0 : options_.first_step + step - 1;
+    if (slow_) slow_->set(data_step >= options_.slow_links->from_step);
+    runner.walk(step, data_step);
     sent_bytes_[index(rank)] = runner.sent_bytes() - sent_before;
   }
 
@@ -149,6 +153,7 @@ class Run final : public RunBuffers {
   const Program& program_;
   const RunOptions& options_;
   ThreadWorld world_;
+  std::optional<SlowWorld> slow_;
   std::vector<std::unique_ptr<RankWalker>> runners_;
   std::vector<std::uint64_t> sent_bytes_;  // of the last list, by rank
   RunRecord record_;

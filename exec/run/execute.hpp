@@ -59,12 +59,19 @@ struct NoiseBatches {
   double small = 0.0, large = 0.0;
 };
 
+/// Makes messages between ranks slow on purpose, to see what a run does then.
+struct SlowLinks {
+  Bandwidth rate;               ///< of a rank, each direction
+  std::uint64_t from_step = 1;  ///< of the training
+};
+
 struct RunOptions {
   bool concurrent_lanes = false;       ///< a rank has a thread for each lane; otherwise it does one op at a time
   std::uint64_t warmup_steps = 0;      ///< trained, but not in the result's traces
   std::uint64_t steps = 1;             ///< recorded
   std::size_t kept_traces = 256;       ///< most traces that are kept, at least 2
   std::uint64_t first_step = 1;        ///< of the data and the dropout keys
+  std::uint64_t steps_before = 0;      ///< of the same run, under another plan: events count on from there
   Seconds watchdog = Seconds::of(60);  ///< longest wait for another rank
   std::optional<std::uint64_t> device_room, host_room;  ///< most live bytes of a rank on that tier
   std::filesystem::path disk_folder = ".";  ///< where each rank keeps a file for its disk tier, if it has one
@@ -75,6 +82,9 @@ struct RunOptions {
   std::optional<Fault> fault;
   LifecycleHooks* hooks = nullptr;            ///< told what happens; one thread, between steps
   const std::atomic<bool>* cancel = nullptr;  ///< asked after every step
+  /// Asked after every step: whether the run goes on under another plan. Then it ends without a word in the log.
+  const std::atomic<bool>* hand_over = nullptr;
+  std::optional<SlowLinks> slow_links;  ///< for ranks on the host
   /// Where ranks are processes: returns the signal by which this one was asked to end, 0 for none. It is called after
   /// every step. `heard_of_signal` tells rank 0 the signal that another rank got, before rank 0 asks `cancel`. Both
   /// must be set, or neither.

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/base/diagnostics.hpp"
+#include "exec/comm/slow_world.hpp"
 #include "exec/run/rank_runner.hpp"
 #include "exec/run/remote_buffers.hpp"
 #include "exec/run/run_record.hpp"
@@ -53,9 +54,10 @@ RoutingCounts unpacked(const std::vector<std::uint64_t>& row) {
 class RankRun {
  public:
   RankRun(ProcessWorld& world, const Program& program, const RunOptions& options, const std::string& origin,
-          Recorder* recorder, const RankWalkerMaker& make)
+          Recorder* recorder, const RankWalkerMaker& make, SlowWorld* slow)
       : world_(world),
         options_(options),
+        slow_(slow),
         made_(make(ranks_options(recorder))),
         runner_(*made_),
         buffers_(world, runner_),
@@ -67,7 +69,9 @@ class RankRun {
     do {
       core_seconds_before_ = program_core_seconds();
       const std::uint64_t sent_before = runner_.sent_bytes();
-      runner_.walk(step, step == 0 ? 0 : options_.first_step + step - 1);
+      const std::uint64_t data_step = step == 0 ? 0 : options_.first_step + step - 1;
+      if (slow_ != nullptr) slow_->set(data_step >= options_.slow_links->from_step);
+      runner_.walk(step, data_step);
       sent_bytes_ = runner_.sent_bytes() - sent_before;
     } while (pause(step++));
     return finish();
@@ -160,6 +164,7 @@ class RankRun {
 
   ProcessWorld& world_;
   const RunOptions& options_;
+  SlowWorld* slow_;
   std::unique_ptr<RankWalker> made_;
   RankWalker& runner_;
   RemoteBuffers buffers_;
@@ -168,18 +173,9 @@ class RankRun {
   double core_seconds_before_ = 0.0;
 };
 
-}  // namespace
-
-std::optional<RunResult> execute_rank(ProcessWorld& world, const Program& program, const Workload& workload,
-                                      const DataSource& data, const RunOptions& options, const std::string& origin,
-                                      Recorder* recorder) {
-  return execute_rank(world, program, options, origin, recorder, [&](const RankOptions& how) {
-    return std::make_unique<RankRunner>(program, workload, data, world, world.rank(), how);
-  });
-}
-
-std::optional<RunResult> execute_rank(ProcessWorld& world, const Program& program, const RunOptions& options,
-                                      const std::string& origin, Recorder* recorder, const RankWalkerMaker& make) {
+std::optional<RunResult> train_rank(ProcessWorld& world, const Program& program, const RunOptions& options,
+                                    const std::string& origin, Recorder* recorder, const RankWalkerMaker& make,
+                                    SlowWorld* slow) {
   ORRERY_ASSERT(world.ranks() == program.mesh.size(), world.ranks(), program.mesh.size());
   const std::string who = "rank " + std::to_string(index(world.rank()));
   const auto fail = [&](const std::string& why) {
@@ -190,7 +186,7 @@ std::optional<RunResult> execute_rank(ProcessWorld& world, const Program& progra
   };
   try {
     if (recorder != nullptr) recorder->set_state(RankState::running);
-    RankRun run(world, program, options, origin, recorder, make);
+    RankRun run(world, program, options, origin, recorder, make, slow);
     std::optional<RunResult> result = run.train();
     if (recorder != nullptr) recorder->set_state(RankState::finished);
     return result;
@@ -206,6 +202,27 @@ std::optional<RunResult> execute_rank(ProcessWorld& world, const Program& progra
     fail(who + " failed between steps: " + e.what());
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<RunResult> execute_rank(ProcessWorld& world, const Program& program, const Workload& workload,
+                                      const DataSource& data, const RunOptions& options, const std::string& origin,
+                                      Recorder* recorder) {
+  std::optional<SlowWorld> slow;
+  if (options.slow_links) slow.emplace(world, options.slow_links->rate);
+  World& links = slow ? static_cast<World&>(*slow) : world;
+  return train_rank(
+      world, program, options, origin, recorder,
+      [&](const RankOptions& how) {
+        return std::make_unique<RankRunner>(program, workload, data, links, world.rank(), how);
+      },
+      slow ? &*slow : nullptr);
+}
+
+std::optional<RunResult> execute_rank(ProcessWorld& world, const Program& program, const RunOptions& options,
+                                      const std::string& origin, Recorder* recorder, const RankWalkerMaker& make) {
+  return train_rank(world, program, options, origin, recorder, make, nullptr);
 }
 
 }  // namespace orrery

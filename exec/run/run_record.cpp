@@ -32,7 +32,8 @@ bool RunRecord::take_stock(std::uint64_t step, std::span<const RankStep> ranks, 
                            const RunBuffers& buffers) {
   const std::uint64_t total = options_.warmup_steps + options_.steps;
   RunEvent event;
-  event.step = step;
+  const std::uint64_t told = step == 0 ? 0 : options_.steps_before + step;
+  event.step = told;
   event.warmup = step <= options_.warmup_steps;
   event.program = &program_;
   event.buffers = &buffers;
@@ -44,8 +45,8 @@ bool RunRecord::take_stock(std::uint64_t step, std::span<const RankStep> ranks, 
     if (event.loss) result_.losses.push_back(*event.loss);
   }
   if (options_.hooks != nullptr) {
-    if (step == 0) options_.hooks->init({origin_, program_.mesh.size()});
-    if (step > 0) tell_step(*options_.hooks, program_, trace, {step, event.warmup, 0, event.loss});
+    if (step == 0 && options_.steps_before == 0) options_.hooks->init({origin_, program_.mesh.size()});
+    if (step > 0) tell_step(*options_.hooks, program_, trace, {told, event.warmup, 0, event.loss});
   }
   if (step > 0 && options_.noise) take_noise(step, ranks);
   if (options_.on_event) options_.on_event(event);
@@ -56,6 +57,10 @@ bool RunRecord::take_stock(std::uint64_t step, std::span<const RankStep> ranks, 
   }
   if (step < total && options_.cancel != nullptr && options_.cancel->load()) {
     result_.cancelled = true;
+    return false;
+  }
+  if (step < total && options_.hand_over != nullptr && options_.hand_over->load()) {
+    handed_over_ = true;
     return false;
   }
   return step < total;
@@ -78,7 +83,9 @@ void RunRecord::take_noise(std::uint64_t step, std::span<const RankStep> ranks) 
 }
 
 RunResult RunRecord::take() {
-  if (options_.hooks != nullptr) options_.hooks->shutdown({result_.losses.size()});
+  if (options_.hooks != nullptr && !handed_over_) {
+    options_.hooks->shutdown({options_.steps_before + result_.losses.size()});
+  }
   return std::move(result_);
 }
 

@@ -47,6 +47,7 @@ class RunRecord {
   const RunOptions& options_;
   std::string origin_;
   std::optional<NoiseScale> noise_;
+  bool handed_over_ = false;
   RunResult result_;
 };
 

@@ -86,7 +86,7 @@ std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
   } else {
     list.push_back({"embedding.word.weight", m.vocabulary, m.hidden, Start::normal, deviation, true});
   }
-  if (bert) {
+  if (m.segments > 0) {
     list.push_back({"embedding.segment.weight", m.segments, m.hidden, Start::normal, deviation, true});
   }
   if (bert || m.embedding_norm) add_norm(list, m, "embedding.norm");

@@ -216,6 +216,20 @@ double gelu_derivative(double x) {
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
+// gpt-oss: y = (1 + clip(up, -L, L)) g sigmoid(1.702 g), g = min(gate, L).
+constexpr double gpt_oss_slope = 1.702;
+
+double limited_gate(double gate, double up, double limit) {
+  const double g = std::min(gate, limit);
+  return (1.0 + std::clamp(up, -limit, limit)) * g * sigmoid(gpt_oss_slope * g);
+}
+
+std::pair<double, double> limited_gate_slopes(double gate, double up, double limit) {
+  const double g = std::min(gate, limit), s = sigmoid(gpt_oss_slope * g);
+  return {gate > limit ? 0.0 : (1.0 + std::clamp(up, -limit, limit)) * (s + gpt_oss_slope * g * s * (1.0 - s)),
+          std::abs(up) > limit ? 0.0 : g * s};
+}
+
 }  // namespace
 
 Matrix activation_forward(const ModelSpec& m, const Matrix& pre) {
@@ -224,7 +238,10 @@ Matrix activation_forward(const ModelSpec& m, const Matrix& pre) {
     for (std::uint64_t j = 0; j < m.ffn; ++j) {
       switch (m.activation) {
         case Activation::gelu: y(i, j) = gelu(pre(i, j)); break;
-        case Activation::swiglu: y(i, j) = pre(i, j) * sigmoid(pre(i, j)) * pre(i, m.ffn + j); break;
+        case Activation::swiglu:
+          y(i, j) = m.gate_limit > 0.0 ? limited_gate(pre(i, j), pre(i, m.ffn + j), m.gate_limit)
+                                       : pre(i, j) * sigmoid(pre(i, j)) * pre(i, m.ffn + j);
+          break;
         case Activation::geglu: y(i, j) = gelu(pre(i, j)) * pre(i, m.ffn + j); break;
         case Activation::relu: y(i, j) = std::max(pre(i, j), 0.0); break;
         case Activation::squared_relu: y(i, j) = std::max(pre(i, j), 0.0) * std::max(pre(i, j), 0.0); break;
@@ -242,6 +259,12 @@ Matrix activation_backward(const ModelSpec& m, const Matrix& dy, const Matrix& p
         case Activation::gelu: dpre(i, j) = dy(i, j) * gelu_derivative(pre(i, j)); break;
         case Activation::swiglu: {
           const double gate = pre(i, j);
+          if (m.gate_limit > 0.0) {
+            const auto [by_gate, by_up] = limited_gate_slopes(gate, pre(i, m.ffn + j), m.gate_limit);
+            dpre(i, j) = dy(i, j) * by_gate;
+            dpre(i, m.ffn + j) = dy(i, j) * by_up;
+            break;
+          }
           const double s = sigmoid(gate);
           dpre(i, j) = dy(i, j) * pre(i, m.ffn + j) * s * (1.0 + gate * (1.0 - s));
           dpre(i, m.ffn + j) = dy(i, j) * gate * s;

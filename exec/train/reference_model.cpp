@@ -176,7 +176,7 @@ class Pass {
                   (position != nullptr ? (*position)(p + model_.position_offset, j) : 0.0);
       }
     }
-    if (bert()) {
+    if (model_.segments > 0) {
       const Matrix& kinds = weight("embedding.segment.weight");
       for (std::uint64_t p = 0; p < x.rows; ++p) {
         const auto segment = static_cast<std::uint64_t>(data_.segment(step_, sequence_, p));
@@ -201,7 +201,7 @@ class Pass {
       dx = norm_derivative("embedding.norm", dx, embedded_);
       signal(dx);
     }
-    if (bert()) {
+    if (model_.segments > 0) {
       Matrix& kinds = gradient("embedding.segment.weight");
       for (std::uint64_t p = 0; p < dx.rows; ++p) {
         const auto segment = static_cast<std::uint64_t>(data_.segment(step_, sequence_, p));

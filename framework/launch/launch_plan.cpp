@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/nearest.hpp"
 #include "core/base/toml_writer.hpp"
 #include "core/plan/dimension.hpp"
 #include "core/plan/plan_check.hpp"
@@ -31,14 +32,22 @@ bool has_name(std::string_view text, std::string_view name) {
 void LaunchReading::report_unknown() {
   std::vector<std::string> known = spoken_of_;
   std::sort(known.begin(), known.end());
+  // Each suggestion looks at all keys that the room knows.
+  constexpr std::size_t most_suggestions = 20, most_known = 2000;
+  std::size_t unknown = 0;
   for (const LaunchValue& v : file_.values) {
     if (std::binary_search(known.begin(), known.end(), v.key)) continue;
     if (v.kind == LaunchValue::Kind::none) {  // null is the default of the key, whichever it is
       without_effect(v.key, "it has no value");
       continue;
     }
+    std::vector<std::string> details{"Nothing is known of its effect on a step."};
+    if (unknown++ < most_suggestions && known.size() <= most_known) {
+      const std::vector<std::string> near = nearest(v.key, known, 1);
+      if (!near.empty()) details.push_back(fmt::format("Did you mean {}?", near.front()));
+    }
     diagnostics_.error_at(file_.origin, v.position, "launch.unknown-key", fmt::format("unknown key {}", v.key),
-                          {"Nothing is known of its effect on a step."});
+                          std::move(details));
   }
 }
 

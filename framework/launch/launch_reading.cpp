@@ -63,6 +63,8 @@ const LaunchValue* LaunchReading::value(std::string_view key) const {
 }
 
 const LaunchValue* LaunchReading::known(std::string_view key) {
+  // A key that the file lacks is known all the same: unknown ones may be meant for it.
+  if (file_.find(key) == nullptr) spoken_of_.emplace_back(key);
   const LaunchValue* v = value(key);
   if (v == nullptr || v->unknown.empty()) return v;
   const bool argument = v->unknown.find_first_not_of("0123456789") == std::string::npos;  // of a script or a function
@@ -174,6 +176,9 @@ void LaunchReading::without_effect(std::string_view from, std::string why) {
 }
 
 void LaunchReading::without_effect(std::initializer_list<std::string_view> keys, const char* why) {
+  for (const std::string_view k : keys) {
+    if (!k.ends_with('*') && file_.find(k) == nullptr) spoken_of_.emplace_back(k);
+  }
   for (const LaunchValue& v : file_.values) {
     if (std::find(spoken_of_.begin(), spoken_of_.end(), v.key) != spoken_of_.end()) continue;
     const bool listed = std::any_of(keys.begin(), keys.end(), [&](std::string_view k) {

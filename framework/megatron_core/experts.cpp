@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "core/spec/spec_check.hpp"
+#include "core/spec/yarn_constants.hpp"
 #include "framework/megatron_core/read.hpp"
 
 // Mixtures of experts and latent attention: core/transformer/transformer_config.py and
@@ -122,8 +123,12 @@ void read_latent(MegatronFlags& f, ModelSpec& m) {
     m.rope_stretch = {};
     m.rope_stretch.factor = *factor;
     m.rope_stretch.original = f.whole("--original-max-position-embeddings", 1).value_or(4096);
+    m.rope_stretch.fast = f.real("--beta-fast").value_or(m.rope_stretch.fast);
+    m.rope_stretch.slow = f.real("--beta-slow").value_or(m.rope_stretch.slow);
+    set_constants(m, {f.real("--mscale").value_or(1.0), f.real("--mscale-all-dim").value_or(0.0)});
   }
-  for (const char* flag : {"--rotary-scaling-factor", "--original-max-position-embeddings", "--rope-type"})
+  for (const char* flag : {"--rotary-scaling-factor", "--original-max-position-embeddings", "--rope-type",
+                           "--beta-fast", "--beta-slow", "--mscale", "--mscale-all-dim"})
     f.take(flag, "rope_scaling");
 }
 

@@ -23,8 +23,8 @@ constexpr std::array silent{std::string_view("--bf16"),
 
 /// Flags that are fields with another name in the model, or of a type that an override cannot give.
 constexpr std::array typed{std::string_view("--squared-relu"), std::string_view("--moe-layer-freq"),
-                           std::string_view("--window-size"),  std::string_view("--window-attn-skip-freq"),
-                           std::string_view("--no-rope-freq"), std::string_view("--rotary-scaling-factor")};
+                           std::string_view("--window-size"), std::string_view("--window-attn-skip-freq"),
+                           std::string_view("--no-rope-freq")};
 
 /// "--num-layers 4" as "model.num_layers=4".
 std::string override_of(const LaunchFlag& f) {

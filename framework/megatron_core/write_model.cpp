@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/spec/spec_check.hpp"
+#include "core/spec/yarn_constants.hpp"
 #include "framework/megatron_core/flag_writer.hpp"
 
 namespace orrery {
@@ -42,6 +43,14 @@ void rope(FlagWriter& w) {
     if (yarn) {
       w.flag("--rotary-scaling-factor", s.factor);
       if (s.original > 0) w.flag("--original-max-position-embeddings", s.original);
+      const RopeStretch usual;
+      if (s.fast != usual.fast) w.flag("--beta-fast", s.fast);
+      if (s.slow != usual.slow) w.flag("--beta-slow", s.slow);
+      const YarnConstants constants = constants_of(m);
+      w.flag("--mscale", constants.one);
+      w.flag("--mscale-all-dim", constants.all);
+    } else if (m.attention_scale > 0.0) {
+      w.refuse("model", "layers", "the export has no flags for a scale of latent attention's scores", {});
     }
     return;
   }
@@ -81,7 +90,7 @@ void layer_kinds(FlagWriter& w) {
   if (!m.unrotated.empty())
     w.flag("--no-rope-freq", layer_list(m.layers, [&](std::uint64_t l) { return !rotates(m, l); }));
   if (m.sinks) w.flag("--softmax-type", "learnable");
-  if (m.attention_scale > 0.0) w.flag("--softmax-scale", m.attention_scale);
+  if (m.attention_scale > 0.0 && !m.latent) w.flag("--softmax-scale", m.attention_scale);
   none(m.attention_softcap > 0.0, "scores with a cap");
   none(m.parallel != ParallelBranches::none, "branches side by side");
   none(m.branch_norms != BranchNorms::before, "norms behind branches");

@@ -28,14 +28,17 @@ std::uint64_t liger_pieces(std::uint64_t positions, std::uint64_t vocabulary, st
   return over(positions, piece);
 }
 
+void put_loss_pieces(LaunchReading& r, std::string_view from, std::uint64_t pieces) {
+  const std::uint64_t chunks = dividing(r, pieces);
+  r.set(from, "plan.loss_chunks", std::to_string(chunks));
+  if (chunks != pieces) r.take(from, fmt::format("of {} pieces, as many as divide the sequence", pieces));
+}
+
 void put_liger_loss(LaunchReading& r, std::string_view from) {
   const ModelSpec* model = r.known_model();
   if (model == nullptr) return r.take(from, "the loss in chunks");  // the missing model is an error of its own
   const std::uint64_t positions = positions_of_sequence(r) * r.plan_number("plan.microbatch_size", 1);
-  const std::uint64_t pieces = liger_pieces(positions, model->vocabulary, model->hidden);
-  const std::uint64_t chunks = dividing(r, pieces);
-  r.set(from, "plan.loss_chunks", std::to_string(chunks));
-  if (chunks != pieces) r.take(from, fmt::format("of {} pieces, as many as divide the sequence", pieces));
+  put_loss_pieces(r, from, liger_pieces(positions, model->vocabulary, model->hidden));
 }
 
 void refuse_fused_loss(LaunchReading& r, std::string_view from) {

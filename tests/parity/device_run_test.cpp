@@ -189,6 +189,32 @@ TEST_CASE("ranks that meet are given to a device op by op, and the report says w
         std::string::npos);
 }
 
+// Logits of 20 words in bf16 are rows of 40 bytes; all other rows are of 8 or 16 elements, which is a multiple of 16
+// bytes.
+TEST_CASE("a device says which rows of products tensor cores cannot read at once", "[parity][device]") {
+  PlannedRun run = test::tiny_run(Mesh{}, 2);
+  run.model.hidden = 16;
+  run.model.head_dim = 8;
+  run.model.ffn = 32;
+  run.model.max_positions = 8;
+  run.workload.sequence_length = 8;
+  run.workload.precision = Precision::bf16;
+  for (const std::uint64_t words : {20U, 24U}) {
+    run.model.vocabulary = words;
+    UnderTest device;
+    RunOptions options;
+    options.steps = 1;
+    const DeviceRun done = execute_on_device(*device, "run device", lower(run.model, run.workload, run.plan),
+                                             run.workload, *synthetic_data(words, 1), options);
+    const std::string notes = lines(done.notes);
+    CAPTURE(words, notes);
+    CHECK((notes.find(
+               "products with rows of 20 elements in 16 bits read them in small pieces, which is slower: not all "
+               "rows begin at multiples of 16 bytes, as those of 24 would\n") != std::string::npos) == (words == 20));
+    CHECK((notes.find("products with rows of") != std::string::npos) == (words == 20));
+  }
+}
+
 // E4M3 has 3 bits of fraction: a factor is off by at most 2^-4 of itself, a sum of many products by far less.
 TEST_CASE("a device that makes products in fp8 trains as one that makes them in bf16, nearly", "[parity][device]") {
   if (test::gpu_under_test() != nullptr) return;

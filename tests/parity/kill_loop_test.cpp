@@ -34,14 +34,15 @@ struct Kills {
 /// Kills a random rank of the run at random moments, so many times or until the run has ended.
 ///
 /// The time between two kills is exponential. They strike whatever the run does: it may train, save or start. Where no
-/// process is there to be killed, the next one is.
+/// process is there to be killed, the next one is, and the time until the kill after that begins then. (On a machine
+/// so busy that processes take long to go, kills that are overdue would strike every start at once, without end.)
 Kills kill_ranks(SignalledRun& run, EventLog& log, int most, double mean_s, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::exponential_distribution<double> waits(1.0 / mean_s);
   Kills kills;
-  auto next = std::chrono::steady_clock::now();
   while (kills.all < most) {
-    next += std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(waits(random)));
+    const auto next = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                                             std::chrono::duration<double>(waits(random)));
     const double who = std::uniform_real_distribution<double>(0.0, 1.0)(random);
     for (;;) {
       if (run.has_ended()) return kills;

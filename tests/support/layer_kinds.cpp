@@ -25,6 +25,8 @@ constexpr LayerKindCase singles[] = {
     {"norms of heads without weights",
      [](ModelSpec& m) { rms(m), rotary(m), m.query_key_norm = QueryKeyNorm::unweighted; }, false, false, true},
     {"geglu", [](ModelSpec& m) { m.activation = Activation::geglu; }},
+    {"gates with a limit", [](ModelSpec& m) { m.activation = Activation::swiglu, m.gate_limit = 0.3; }, true, false,
+     true},
     {"relu", [](ModelSpec& m) { m.activation = Activation::relu; }, true, false, true},
     {"squared relu", [](ModelSpec& m) { m.activation = Activation::squared_relu; }},
     {"biases of queries, keys and values",
@@ -71,6 +73,8 @@ constexpr LayerKindCase singles[] = {
        m.rope_stretch.short_factors.resize(m.head_dim / 2, 1.5);
        m.rope_stretch.long_factors.resize(m.head_dim / 2, 3.0);
      }},
+    {"angles stretched by wavelength, with one bound",
+     [](ModelSpec& m) { stretch(m, "llama3", {.factor = 8.0, .original = 9, .slow = 0.5, .fast = 0.5}); }},
     {"no positions", [](ModelSpec& m) { m.positions = PositionEncoding::none; }},
     {"a norm behind the embedding", [](ModelSpec& m) { m.embedding_norm = true; }},
     {"a scaled embedding", [](ModelSpec& m) { m.embedding_scale = 3.5; }},
@@ -142,10 +146,10 @@ constexpr LayerKindCase families[] = {
      }},
     {"gpt-oss's experts",
      [](ModelSpec& m) {
-       rms(m), rotary(m), m.biases = {true, true, false, false};
+       rms(m), rotary(m), m.biases = {true, true, false, false}, m.activation = Activation::swiglu, m.gate_limit = 0.2;
        m.mixture->router_bias = m.mixture->expert_bias = true, m.mixture->shared_ffn = 0;
      },
-     false, true},
+     false, true, true},
     {"Qwen2-MoE",
      [](ModelSpec& m) {
        rms(m), rotary(m), m.biases = {true, false, false, false}, m.mixture->shared_gate = m.mixture->shared_ffn > 0;

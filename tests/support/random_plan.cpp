@@ -128,7 +128,7 @@ void change_architecture(Draw& draw, PlannedRun& run) {
   if (kind == 0) {
     m.name = "tiny-bert";
     m.architecture = Architecture::bert;
-    m.segments = draw.in(1, 3);
+    m.segments = draw.in(0, 3);
     m.tied_embeddings = true;
   } else if (kind == 1) {
     m.name = "tiny-vit";
@@ -141,6 +141,12 @@ void change_architecture(Draw& draw, PlannedRun& run) {
   } else {
     m.name = "tiny-mla";
     m.latent = LatentAttention{draw.once_in(3) ? 0 : draw.in(3, 8), draw.in(3, 8), 2 * draw.in(1, 3), draw.in(2, 5)};
+    if (m.latent->kv_rank % 2 == 0) {  // as DeepSeek's, which scales scores, too
+      m.rope_theta = 20.0;
+      m.rope_scaling = "yarn";
+      m.rope_stretch = {.factor = 8.0, .original = 9, .slow = 0.2, .fast = 1.1, .length = 1.0};
+      m.attention_scale = 0.8;
+    }
   }
   run.model_reference = m.name;
 }

@@ -211,13 +211,12 @@ void MixtureLayer::expert_weight(BlockBuilder& b, const char* weight, BufferId x
 }
 
 void MixtureLayer::activate(BlockBuilder& b, std::uint64_t rows, std::uint64_t width, BufferId pre, BufferId act) {
-  b.compute(s_.kernel(activation_kernel(s_.model.activation, false), Pass::forward, rows, width),
-            {read(pre), write(act)});
+  b.compute(activation_kernel(s_, Pass::forward, rows, width), {read(pre), write(act)});
 }
 
 BufferId MixtureLayer::activate_back(BlockBuilder& b, std::uint64_t rows, std::uint64_t width, BufferId pre,
                                      BufferId dact, BufferId dpre) {
-  const Kernel k = s_.kernel(activation_kernel(s_.model.activation, true), Pass::input_gradient, rows, width);
+  const Kernel k = activation_kernel(s_, Pass::input_gradient, rows, width);
   if (!gated_) {
     b.compute(k, {read(pre), update(dact)});
     return dact;

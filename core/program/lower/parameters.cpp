@@ -312,7 +312,7 @@ ParameterTable embedding_table(const State& c) {
             Init::normal, deviation);
   }
   const ShardDim features = cut(m.hidden, c.layout.stream_features);
-  if (bert) t.slice("segment.weight", {whole(m.segments), features}, Init::normal, deviation);
+  if (m.segments > 0) t.slice("segment.weight", {whole(m.segments), features}, Init::normal, deviation);
   t.segment(false, true);
   if (bert || m.embedding_norm) t.norm("norm", features);
   if (vit) {

@@ -46,7 +46,9 @@ bool shares_gradient(const State& c, const NormSite& site) {
          c.program[gradient_of(c, *site.module, site.weight).buffer].reuses.has_value();
 }
 
-KernelKind activation_kernel(Activation activation, bool backward) {
+namespace {
+
+KernelKind activation_kind(Activation activation, bool backward) {
   switch (activation) {
     case Activation::gelu: return backward ? KernelKind::gelu_backward : KernelKind::gelu_forward;
     case Activation::swiglu: return backward ? KernelKind::swiglu_backward : KernelKind::swiglu_forward;
@@ -57,6 +59,14 @@ KernelKind activation_kernel(Activation activation, bool backward) {
   }
   ORRERY_ASSERT(false, activation);
   return KernelKind::gelu_forward;
+}
+
+}  // namespace
+
+Kernel activation_kernel(const State& c, Pass pass, std::uint64_t rows, std::uint64_t width) {
+  Kernel k = c.kernel(activation_kind(c.model.activation, pass != Pass::forward), pass, rows, width);
+  k.parameter = c.model.gate_limit;
+  return k;
 }
 
 Operand weight_of(const State& c, const Module& module, std::string_view slice) {

@@ -56,7 +56,8 @@ void add_norm_gradients(const State&, const NormSite&, OperandArray&);
 [[nodiscard]] bool shares_gradient(const State&, const NormSite&);
 
 /// Kernel of an activation.
-[[nodiscard]] KernelKind activation_kernel(Activation, bool backward);
+/// The activation of a feed-forward layer so wide, with its limit; the backward one with Pass::input_gradient.
+[[nodiscard]] Kernel activation_kernel(const State&, Pass, std::uint64_t rows, std::uint64_t width);
 
 /// A tensor-parallel algorithm: what its axes cut, and what ranks do where a single device has a matrix product, a norm
 /// or a word table.

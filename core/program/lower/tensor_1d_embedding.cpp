@@ -7,6 +7,7 @@ void build_embedding(State& c) {
   const ModelSpec& m = c.model;
   const bool bert = m.architecture == Architecture::bert;
   const bool sp = c.sequence_parallel;
+  const bool kinds = m.segments > 0;  // of tokens
   const bool learned = m.positions == PositionEncoding::learned;
   const bool normed = bert || m.embedding_norm, scaled = m.embedding_scale != 1.0;
   const bool drop = c.workload.hidden_dropout > 0;
@@ -14,7 +15,7 @@ void build_embedding(State& c) {
   const BufferId tokens = c.activation("tokens", Role::data, Scope::microbatch, DType::i32, {1, 1, {}, false}, false);
   const BufferId mask =
       drop ? c.activation("embedding.mask", Role::activation, Scope::microbatch, DType::u8, feature, sp) : BufferId{};
-  // BERT adds an embedding of the token's kind. The stream may begin behind a norm.
+  // BERT may add an embedding of the token's kind. The stream may begin behind a norm.
   const auto rows = [&](const char* name, Role role) {
     return c.activation(name, role, Scope::microbatch, c.act, feature, sp);
   };
@@ -23,7 +24,7 @@ void build_embedding(State& c) {
   const BufferId whole =
       sp ? c.activation("embedding.whole", Role::workspace, Scope::microbatch, c.act, feature, false) : sum;
   const BufferId segments =
-      bert ? c.activation("segments", Role::data, Scope::microbatch, DType::i32, {1, 1, {}, false}, sp) : BufferId{};
+      kinds ? c.activation("segments", Role::data, Scope::microbatch, DType::i32, {1, 1, {}, false}, sp) : BufferId{};
   const BufferId stats = normed ? flat_buffer(c, "embedding.norm.stats", Role::statistic, Scope::microbatch, c.state,
                                               (m.norm == Norm::layer_norm ? 2 : 1) * c.rows)
                                 : BufferId{};
@@ -46,7 +47,7 @@ void build_embedding(State& c) {
   }
   if (scaled) f.compute(scale, {read(sum), write(sum)});
   if (learned) f.compute(position, {update(sum), weight_of(c, c.embedding, "position.weight")});
-  if (bert) {
+  if (kinds) {
     f.compute(c.kernel(KernelKind::load_segments, Pass::forward, c.rows, 1), {write(segments)});
     f.compute(segment, {read(segments), update(sum), weight_of(c, c.embedding, "segment.weight")});
   }
@@ -70,7 +71,7 @@ void build_embedding(State& c) {
     c.sharding.norm_backward(c, b, norm, read(c.hidden_gradient), read(sum), read(stats), update(gradient),
                              std::nullopt);
   }
-  if (bert) {
+  if (kinds) {
     segment.kind = KernelKind::segment_backward;
     segment.pass = Pass::weight_gradient;
     b.compute(segment, {read(segments), read(gradient), gradient_of(c, c.embedding, "segment.weight")});

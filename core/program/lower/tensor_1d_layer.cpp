@@ -221,8 +221,7 @@ class Layer {
   /// The dense feed-forward part; side by side, its result is added to attention's.
   void dense_forward(BlockBuilder& b, BufferId x, BufferId y) {
     products_->forward(b, up(), x, ffn_pre_);
-    b.compute(c_.kernel(activation_kernel(c_.model.activation, false), Pass::forward, c_.tokens, c_.ffn),
-              {read(ffn_pre_), write(ffn_act_)});
+    b.compute(activation_kernel(c_, Pass::forward, c_.tokens, c_.ffn), {read(ffn_pre_), write(ffn_act_)});
     products_->forward(b, down(), ffn_act_, y);
   }
 
@@ -309,7 +308,7 @@ class Layer {
 
   /// Goes from the gradient behind the activation to that before it.
   BufferId activation_backward(BlockBuilder& b) {
-    const Kernel k = c_.kernel(activation_kernel(c_.model.activation, true), Pass::input_gradient, c_.tokens, c_.ffn);
+    const Kernel k = activation_kernel(c_, Pass::input_gradient, c_.tokens, c_.ffn);
     if (!gated()) {
       b.compute(k, {read(ffn_pre_), update(ffn_act_gradient_)});
       return ffn_act_gradient_;

@@ -8,6 +8,7 @@
 #include "core/spec/hf/config.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "core/spec/yarn_constants.hpp"
 
 // Reads rotary angles. Files of version 5 of the library keep them in rope_parameters, older ones in rope_scaling and
 // rope_theta. Both are read alike, for every type.
@@ -21,6 +22,7 @@ struct Rope {
   std::string kind;  ///< of rope_scaling_names(), or empty
   std::optional<double> partial;
   RopeStretch stretch;
+  std::optional<YarnConstants> constants;  ///< DeepSeek's
   friend bool operator==(const Rope&, const Rope&) = default;
 };
 
@@ -49,8 +51,7 @@ std::string kind_of(Config& c, const std::string& key, const json& object) {
   return "";
 }
 
-[[nodiscard]] RopeStretch stretch_of(Config&, const std::string& outer, const json& object, const std::string& kind,
-                                     std::uint64_t max_positions);
+void read_stretch(Config&, const std::string& outer, const json& object, std::uint64_t max_positions, Rope&);
 
 std::optional<Rope> rope_in(Config& c, const char* key, std::uint64_t max_positions) {
   const json* object = c.find(key);
@@ -65,13 +66,12 @@ std::optional<Rope> rope_in(Config& c, const char* key, std::uint64_t max_positi
   out.partial = c.number_in(*object, "partial_rotary_factor", std::string(key) + ".partial_rotary_factor", 0.0, 1.0);
   out.theta = c.number_in(*object, "rope_theta", std::string(key) + ".rope_theta", 1.0, 1e12);
   out.kind = kind_of(c, key, *object);
-  if (!out.kind.empty()) out.stretch = stretch_of(c, key, *object, out.kind, max_positions);
+  if (!out.kind.empty()) read_stretch(c, key, *object, max_positions, out);
   return out;
 }
 
 /// The numbers of a scaling; its factor stays 0 where they are not all there.
-RopeStretch stretch_of(Config& c, const std::string& outer, const json& object, const std::string& kind,
-                       std::uint64_t max_positions) {
+void read_stretch(Config& c, const std::string& outer, const json& object, std::uint64_t max_positions, Rope& out) {
   constexpr double most = 1e6;
   const auto number = [&](const char* key, double least) {
     return c.number_in(object, key, outer + "." + key, least, most);
@@ -87,21 +87,20 @@ RopeStretch stretch_of(Config& c, const std::string& outer, const json& object, 
   s.original = static_cast<std::uint64_t>(number("original_max_position_embeddings", 1.0).value_or(0.0));
   s.factor = number("factor", 1.0).value_or(0.0);
   s.length = number("attention_factor", 0.0).value_or(0.0);
-  if (kind == "yarn") {
+  if (out.kind == "yarn") {
     s.slow = number("beta_slow", 0.0).value_or(s.slow);
     s.fast = number("beta_fast", 0.0).value_or(s.fast);
     const auto truncate = object.find("truncate");
     s.whole_pairs = truncate == object.end() || !truncate->is_boolean() || truncate->get<bool>();
-    // DeepSeek's two constants: the length is the quotient of two of YaRN's, each for a constant.
-    const double all = number("mscale_all_dim", 0.0).value_or(0.0), one = number("mscale", 0.0).value_or(0.0);
-    const auto of = [&](double constant) { return s.factor > 1.0 ? 0.1 * constant * std::log(s.factor) + 1.0 : 1.0; };
-    if (s.length == 0.0 && all > 0.0 && one > 0.0) s.length = of(one) / of(all);
-  } else if (kind == "llama3") {
+    const auto one = number("mscale", 0.0), all = number("mscale_all_dim", 0.0);
+    if (s.length == 0.0 && one.value_or(0.0) > 0.0 && all.value_or(0.0) > 0.0)
+      out.constants = YarnConstants{*one, *all};
+  } else if (out.kind == "llama3") {
     const auto low = number("low_freq_factor", 0.0), high = number("high_freq_factor", 0.0);
-    if (!low || !high) return {};
+    if (!low || !high) return;
     s.slow = *low;
     s.fast = *high;
-  } else if (kind == "longrope") {
+  } else if (out.kind == "longrope") {
     s.short_factors = list("short_factor");
     s.long_factors = list("long_factor");
     // Phi-3 names it beside the scaling.
@@ -113,22 +112,24 @@ RopeStretch stretch_of(Config& c, const std::string& outer, const json& object, 
     const auto bad = [](const std::vector<double>& of) {
       return of.empty() || std::any_of(of.begin(), of.end(), [](double x) { return !(x > 0.0 && x <= most); });
     };
-    if (bad(s.short_factors) || bad(s.long_factors)) return {};
+    if (bad(s.short_factors) || bad(s.long_factors)) return;
   }
-  return s.factor > 0.0 ? s : RopeStretch{};
+  if (s.factor > 0.0) out.stretch = s;
 }
 
-/// Keeps the numbers where they suit the model. DeepSeek's scaling changes the scale of scores too, so its numbers
-/// alone are not those of its model.
-void take_stretch(ModelSpec& m, const RopeStretch& stretch) {
-  if (m.latent) return;
-  m.rope_stretch = stretch;
+/// Keeps the numbers where they suit the model.
+void take_stretch(ModelSpec& m, const Rope& rope) {
+  const RopeStretch& stretch = rope.stretch;
   const std::size_t pairs = rotating_features(m) / 2;
   const bool lists = stretch.short_factors.size() == pairs && stretch.long_factors.size() == pairs;
-  const bool ordered = stretch.slow < stretch.fast;
-  if ((m.rope_scaling == "longrope" && !lists) ||
-      ((m.rope_scaling == "yarn" || m.rope_scaling == "llama3") && !ordered))
-    m.rope_stretch = {};
+  const bool ordered = stretch.slow <= stretch.fast;
+  if (m.rope_scaling == "longrope" && !lists) return;
+  if ((m.rope_scaling == "yarn" || m.rope_scaling == "llama3") && !ordered) return;
+  m.rope_stretch = stretch;
+  if (!rope.constants) return;
+  const double scale = m.attention_scale;
+  set_constants(m, *rope.constants);
+  if (!m.latent) m.attention_scale = scale;  // the library scales those of latent attention alone
 }
 
 }  // namespace
@@ -151,7 +152,7 @@ void read_rope(Config& c, ModelSpec& m) {
   m.rope_scaling = chosen.kind;
   if (c.knows("partial_rotary_factor"))
     rotate_in_part(c, m, chosen.partial.value_or(c.number("partial_rotary_factor", 0.0, 1.0)));
-  take_stretch(m, chosen.stretch);
+  take_stretch(m, chosen);
 }
 
 void rotate_in_part(Config& c, ModelSpec& m, double factor) {

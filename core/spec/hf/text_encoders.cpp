@@ -3,10 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/spec/hf/count.hpp"
+#include "core/spec/hf/decoder.hpp"
 #include "core/spec/hf/families.hpp"
 #include "core/spec/spec_check.hpp"
 
-// Encoders of text that follow BERT. RoBERTa's layers are BERT's; those of the others are counted.
+// Encoders of text that follow BERT. RoBERTa's and DistilBERT's layers are BERT's; those of the others are counted.
 namespace orrery::hf {
 namespace {
 
@@ -40,7 +41,7 @@ constexpr std::array distilbert_keys{
     same_as("hidden_size", "dim"),
     same_as("num_attention_heads", "n_heads"),
     same_as("num_hidden_layers", "n_layers"),
-    no_effect("activation"),
+    read("activation", "\"gelu\""),
     no_effect("attention_dropout"),
     no_effect("dropout"),
     no_effect("qa_dropout"),
@@ -104,12 +105,17 @@ ModelSpec norms_ahead(Config& c) {
   return m;
 }
 
-/// V h + P h + 2 h, layers, and the head h^2 + 3 h + V. P positions.
+/// BERT without segments.
 ModelSpec distilbert(Config& c) {
   ModelSpec m = shape(c, {"n_layers", "dim", "n_heads", nullptr, nullptr, "hidden_dim"});
-  const Count h = m.hidden, v = m.vocabulary;
-  count(c, m, (v + m.max_positions + 2) * h + m.layers * bert_layer(h, m.ffn), product(h, h, true) + 2 * h + v,
-        "an encoder without segments");
+  m.architecture = Architecture::bert;
+  heads_divide(c, m, "n_heads", "dim");
+  m.norm = Norm::layer_norm;
+  m.norm_epsilon = 1e-12;
+  m.activation = activation(c, "activation", Gate::without);
+  m.positions = PositionEncoding::learned;
+  m.biases = Biases::of_layers(true);
+  m.tied_embeddings = true;
   return m;
 }
 

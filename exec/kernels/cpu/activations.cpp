@@ -149,6 +149,81 @@ void gated_backward(const Kernel& k, const Operands& o, const KernelContext&) {
   }
 }
 
+// gpt-oss's gate: y = (1 + clip(up, -L, L)) g s, g = min(gate, L), s = 1 / (1 + e), e = exp(-1.702 g), L the limit.
+// Source: the released model's code (openai/gpt-oss, gpt_oss/torch/model.py, swiglu). What is cut passes no gradient.
+template <class T>
+struct LimitedGate {
+  static constexpr T slope = static_cast<T>(1.702L);
+  T limit;
+  T g[tile];
+  T e[tile];
+
+  explicit LimitedGate(const Kernel& k) : limit(static_cast<T>(k.parameter)) {}
+  void prepare(const T* gate, std::uint64_t n) {
+    for (std::uint64_t i = 0; i < n; ++i) {
+      g[i] = std::min(gate[i], limit);
+      e[i] = std::min(-slope * g[i], T{80});  // below overflow
+    }
+    exponentials(e, n);
+  }
+  T value(std::uint64_t i) const { return g[i] / (T{1} + e[i]); }
+  T by_gate(std::uint64_t i, T gate) const {
+    const T s = T{1} / (T{1} + e[i]);
+    return gate > limit ? T{0} : s * (T{1} + slope * g[i] * (e[i] * s));
+  }
+  T with(T up) const { return T{1} + std::clamp(up, -limit, limit); }
+};
+
+template <class T>
+void swiglu_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  if (k.parameter == 0.0) return gated_forward<T, Silu>(k, o, context);
+  LimitedGate<T> f(k);
+  T in_gate[tile];
+  T in_up[tile];
+  T out[tile];
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    for (std::uint64_t c = 0; c < k.columns; c += tile) {
+      const std::uint64_t n = std::min(tile, k.columns - c);
+      f.prepare(read(o[N::pre], 2 * row * k.columns + c, n, in_gate), n);
+      const T* up = read(o[N::pre], (2 * row + 1) * k.columns + c, n, in_up);
+      T* y = target(o[N::y], row * k.columns + c, out);
+      for (std::uint64_t i = 0; i < n; ++i) y[i] = f.value(i) * f.with(up[i]);
+      finish(o[N::y], row * k.columns + c, n, y);
+    }
+  }
+}
+
+template <class T>
+void swiglu_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  if (k.parameter == 0.0) return gated_backward<T, Silu>(k, o, context);
+  LimitedGate<T> f(k);
+  T in_gate[tile];
+  T in_up[tile];
+  T in_dy[tile];
+  T out_gate[tile];
+  T out_up[tile];
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    for (std::uint64_t c = 0; c < k.columns; c += tile) {
+      const std::uint64_t n = std::min(tile, k.columns - c);
+      const std::uint64_t at_gate = 2 * row * k.columns + c;
+      const std::uint64_t at_up = at_gate + k.columns;
+      const T* gate = read(o[N::pre], at_gate, n, in_gate);
+      const T* up = read(o[N::pre], at_up, n, in_up);
+      const T* dy = read(o[N::dy], row * k.columns + c, n, in_dy);
+      T* dgate = target(o[N::dpre], at_gate, out_gate);
+      T* dup = target(o[N::dpre], at_up, out_up);
+      f.prepare(gate, n);
+      for (std::uint64_t i = 0; i < n; ++i) {
+        const T dup_i = std::abs(up[i]) > f.limit ? T{0} : dy[i] * f.value(i);
+        dgate[i] = dy[i] * f.with(up[i]) * f.by_gate(i, gate[i]);
+        dup[i] = dup_i;
+      }
+      finish(o[N::dpre], at_gate, n, dgate);
+      finish(o[N::dpre], at_up, n, dup);
+    }
+  }
+}
+
 /// y = x, cut to -limit .. limit.
 template <class T>
 void clip_forward(const Kernel& k, const Operands& o, const KernelContext&) {
@@ -184,8 +259,8 @@ std::span<const HostKernel> activation_kernels() {
   static constexpr HostKernel list[] = {
       {KernelKind::gelu_forward, forward<float, Gelu>, forward<double, Gelu>},
       {KernelKind::gelu_backward, backward<float, Gelu>, backward<double, Gelu>},
-      {KernelKind::swiglu_forward, gated_forward<float, Silu>, gated_forward<double, Silu>},
-      {KernelKind::swiglu_backward, gated_backward<float, Silu>, gated_backward<double, Silu>},
+      {KernelKind::swiglu_forward, swiglu_forward<float>, swiglu_forward<double>},
+      {KernelKind::swiglu_backward, swiglu_backward<float>, swiglu_backward<double>},
       {KernelKind::geglu_forward, gated_forward<float, Gelu>, gated_forward<double, Gelu>},
       {KernelKind::geglu_backward, gated_backward<float, Gelu>, gated_backward<double, Gelu>},
       {KernelKind::relu_forward, forward<float, Relu>, forward<double, Relu>},

@@ -1,10 +1,12 @@
 #include "exec/kernels/cuda/cuda_device.hpp"
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "exec/device/host_calls.hpp"
 #include "exec/kernels/cuda/cuda_check.hpp"
+#include "exec/kernels/cuda/cudnn/fused_attention.hpp"
 #include "exec/kernels/cuda/launch.hpp"
 #include "exec/kernels/cuda/matrix_products.hpp"
 #include "exec/kernels/device/has_kernel.hpp"
@@ -58,7 +60,11 @@ class OwnedStream {
 
 class Stream final : public DeviceStream {
  public:
-  Stream(bool urgent, std::uint64_t shared_limit) : stream_(urgent), kernels_(stream_.get(), shared_limit) {}
+  /// The notes are null where attention keeps to our own kernels.
+  Stream(bool urgent, std::uint64_t shared_limit, int capability, cudnn::AttentionNotes* notes)
+      : stream_(urgent), kernels_(stream_.get(), shared_limit) {
+    if (notes != nullptr) attention_.emplace(stream_.get(), capability, *notes);
+  }
   ~Stream() override { cudaStreamSynchronize(stream_.get()); }
 
   void record(DeviceEvent& e) override {
@@ -82,15 +88,22 @@ class Stream final : public DeviceStream {
   void launched() { calls_.launched(); }
   void dropped() { calls_.dropped(); }
   void copy(void* to, const void* from, std::uint64_t bytes) override {
+    kernels_.forget();
     if (bytes > 0) require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.get()), "copy");
   }
   void call(std::function<void()> work) override {
+    kernels_.forget();
     HostCall call = host_call(std::move(work));
     require(cudaLaunchHostFunc(stream_.get(), run_host_call, call.get()), "call the host");
     calls_.given(std::move(call));
   }
   void run(const Kernel& kernel, std::span<const Operand> operands, const KernelContext& context) override {
-    kernels_.run(kernel, operands, context);
+    const auto scratch = [this](std::uint64_t bytes) { return kernels_.scratch(bytes); };
+    if (attention_ && attention_->run(kernel, operands, scratch)) {
+      kernels_.forget();
+    } else {
+      kernels_.run(kernel, operands, context);
+    }
   }
   void reduce(const ReductionShare& share) override { kernels_.reduce(share); }
   [[nodiscard]] void* native() override { return stream_.get(); }
@@ -99,6 +112,7 @@ class Stream final : public DeviceStream {
  private:
   OwnedStream stream_;
   KernelQueue kernels_;
+  std::optional<cudnn::FusedAttention> attention_;
   HostCalls calls_;
   bool gathers_ = false;
 };
@@ -180,6 +194,7 @@ class Gpu final : public Device {
       throw Error(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) + "." +
                   std::to_string(properties.minor) + "; the kernels are built for 8.0 and later");
     }
+    capability_ = 10 * properties.major + properties.minor;
     shared_limit_ = properties.sharedMemPerBlockOptin - 1024;  // less what a body's sums need
     int driver = 0, runtime = 0;
     require(cudaDriverGetVersion(&driver), "ask for the driver's version");
@@ -193,6 +208,7 @@ class Gpu final : public Device {
   }
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
+  [[nodiscard]] std::vector<std::string> notes() const override { return attention_.lines(); }
   void use() override { require(cudaSetDevice(number_), "use the GPU"); }
   [[nodiscard]] std::byte* allocate(std::uint64_t bytes) override {
     return taken([&](void** p) { return cudaMalloc(p, bytes); }, "take GPU memory");
@@ -208,8 +224,9 @@ class Gpu final : public Device {
   }
   void release_host(std::byte* p) override { cudaFreeHost(p); }
   [[nodiscard]] std::unique_ptr<DeviceStream> make_stream(bool urgent) override {
-    return std::make_unique<Stream>(urgent, shared_limit_);
+    return std::make_unique<Stream>(urgent, shared_limit_, capability_, own_kernels_ ? nullptr : &attention_);
   }
+  void keep_to_own_kernels(bool own) override { own_kernels_ = own; }
   [[nodiscard]] std::unique_ptr<DeviceEvent> make_event() override { return std::make_unique<Event>(); }
   [[nodiscard]] std::unique_ptr<DeviceGraph> make_graph() override { return std::make_unique<Graph>(); }
   [[nodiscard]] bool done(const DeviceEvent& e) override {
@@ -259,6 +276,9 @@ class Gpu final : public Device {
   }
   int number_;
   std::uint64_t shared_limit_ = 0;
+  int capability_ = 0;
+  bool own_kernels_ = false;
+  cudnn::AttentionNotes attention_;
   DeviceInfo info_;
 };
 

@@ -8,6 +8,7 @@ namespace orrery::cuda {
 
 struct KernelQueue::Part {
   Launcher launcher;
+  device::KeptSums kept{};
 };
 
 KernelQueue::KernelQueue(cudaStream_t stream, std::uint64_t shared_limit)
@@ -16,13 +17,21 @@ KernelQueue::~KernelQueue() = default;
 
 void KernelQueue::run(const Kernel& kernel, std::span<const Operand> operands, const KernelContext& context) {
   if (kernel.compute == DType::f64) {
-    device::launch_kernel<double>(part_->launcher, kernel, operands, context);
+    device::launch_kernel<double>(part_->launcher, part_->kept, kernel, operands, context);
   } else {
-    device::launch_kernel<float>(part_->launcher, kernel, operands, context);
+    device::launch_kernel<float>(part_->launcher, part_->kept, kernel, operands, context);
   }
 }
 
-void KernelQueue::reduce(const ReductionShare& share) { device::launch_reduction(part_->launcher, share); }
+void KernelQueue::forget() { part_->kept = {}; }
+void KernelQueue::reduce(const ReductionShare& share) {
+  forget();
+  device::launch_reduction(part_->launcher, share);
+}
+void* KernelQueue::scratch(std::uint64_t bytes) {
+  forget();
+  return part_->launcher.scratch(bytes);
+}
 std::uint64_t KernelQueue::held_bytes() const { return part_->launcher.held_bytes(); }
 
 }  // namespace orrery::cuda

@@ -21,6 +21,10 @@ class KernelQueue {
   /// Requires has_kernel.
   void run(const Kernel&, std::span<const Operand>, const KernelContext&);
   void reduce(const ReductionShare&);
+  /// Memory for one kernel's own use, in the stream's order; void at the next kernel.
+  [[nodiscard]] void* scratch(std::uint64_t bytes);
+  /// Something else than kernels from here is given to the stream.
+  void forget();
   [[nodiscard]] std::uint64_t held_bytes() const;
 
  private:

@@ -22,19 +22,6 @@ cudaDataType_t type_of(DType t, device::Float8 format = device::Float8::e4m3) {
   throw Error("cuBLASLt: no products of " + std::string(name_of(t)));
 }
 
-/// The largest power of two, at most 256, that divides the address.
-std::uint32_t alignment_of(std::uintptr_t at) {
-  std::uint32_t alignment = 256;
-  while (at % alignment != 0) alignment /= 2;
-  return alignment;
-}
-std::uint32_t alignment_of(const void* at) { return alignment_of(reinterpret_cast<std::uintptr_t>(at)); }
-/// That of all matrices of the batch.
-std::uint32_t alignment_of(const device::Product::Factor& f, std::uint64_t batch) {
-  const auto at = reinterpret_cast<std::uintptr_t>(f.x.data);
-  return alignment_of(batch > 1 ? at | f.step * size_of(f.x.dtype) : at);
-}
-
 /// cuBLASLt's matrices are column-major: a row-major one is its own transpose there.
 class Layout {
  public:
@@ -102,6 +89,36 @@ class Preference {
 
 }  // namespace
 
+// Row-major C = op(A) op(B) is column-major C^T = op(B)^T op(A)^T: the factors change places, and a matrix that is
+// stored transposed stays so.
+struct MatrixProducts::Known {
+  explicit Known(const device::Product& p)
+      : description(p.compute == DType::f64, p.b.transposed, p.a.transposed),
+        first(p.b.x.dtype, p.b.transposed ? p.depth : p.columns, p.b.transposed ? p.columns : p.depth, p.b, p.batch),
+        second(p.a.x.dtype, p.a.transposed ? p.rows : p.depth, p.a.transposed ? p.depth : p.rows, p.a, p.batch),
+        result(p.c.x.dtype, p.columns, p.rows, p.c, p.batch) {
+    if (p.bias.data == nullptr) return;
+    // One for each of our columns, which are cuBLASLt's rows; of the result's type.
+    description.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    description.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias.dtype));
+  }
+  /// What lies elsewhere each time, and is told in the description.
+  void place(const device::Product& p) {
+    if (p.bias.data != nullptr) {
+      description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(p.bias.data));
+    }
+    if (p.a.x.dtype == DType::f8) {  // the factors change places
+      description.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(p.b.scale));
+      description.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(p.a.scale));
+    }
+  }
+  Description description;
+  Layout first, second, result;
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+MatrixProducts::MatrixProducts(cudaStream_t stream) : stream_(stream) {}
+
 MatrixProducts::~MatrixProducts() {
   if (workspace_ != nullptr) cudaFree(workspace_);
   if (handle_ != nullptr) cublasLtDestroy(handle_);
@@ -113,93 +130,60 @@ bool MatrixProducts::takes(DType factors, DType result, DType compute) {
   return (narrow && (result == factors || result == DType::f32)) || (factors == DType::f32 && result == DType::f32);
 }
 
-MatrixProducts::Key MatrixProducts::key_of(const device::Product& p) {
-  const auto number = [](auto x) { return static_cast<std::uint64_t>(x); };
-  return {
-      p.rows,
-      p.columns,
-      p.depth,
-      p.batch,
-      number(p.a.transposed) | number(p.b.transposed) << 1 | number(p.add) << 2 | number(p.bias.data != nullptr) << 3,
-      number(p.a.x.dtype),
-      number(p.b.x.dtype),
-      number(p.c.x.dtype),
-      number(p.compute == DType::f64),
-      number(p.a.format),
-      number(p.b.format),
-      p.a.row,
-      p.b.row,
-      p.c.row,
-      p.a.step,
-      p.b.step,
-      p.c.step,
-      alignment_of(p.a, p.batch),
-      alignment_of(p.b, p.batch),
-      alignment_of(p.c, p.batch),
-      alignment_of(p.bias.data)};
+cublasStatus_t MatrixProducts::launch(const Known& known, const device::Product& p) {
+  const bool f64 = p.compute == DType::f64;
+  const double alpha = p.alpha, beta = p.add ? 1.0 : 0.0;
+  const auto alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
+  return cublasLtMatmul(handle_, known.description.get(), f64 ? static_cast<const void*>(&alpha) : &alpha32, p.b.x.data,
+                        known.first.get(), p.a.x.data, known.second.get(),
+                        f64 ? static_cast<const void*>(&beta) : &beta32, p.c.x.data, known.result.get(), p.c.x.data,
+                        known.result.get(), &known.algorithm, workspace_, workspace_size, stream_);
 }
 
-// Row-major C = op(A) op(B) is column-major C^T = op(B)^T op(A)^T: the factors change places, and a matrix that is
-// stored transposed stays so.
+void MatrixProducts::choose_algorithm(Known& known, const device::Product& p) {
+  Preference preference;
+  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_size);
+  // Parts of a long sum are added in an order that does not depend on timing.
+  preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                 static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, device::alignment_of(p.b, p.batch));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, device::alignment_of(p.a, p.batch));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, device::alignment_of(p.c, p.batch));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, device::alignment_of(p.c, p.batch));
+  std::array<cublasLtMatmulHeuristicResult_t, algorithms_asked> best{};
+  int count = 0;
+  cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, known.description.get(), known.first.get(),
+                                                         known.second.get(), known.result.get(), known.result.get(),
+                                                         preference.get(), algorithms_asked, best.data(), &count);
+  // A proposed algorithm may still be refused when it is launched; nothing is computed then.
+  for (const cublasLtMatmulHeuristicResult_t& b : std::span(best).first(static_cast<std::size_t>(count))) {
+    known.algorithm = b.algo;
+    status = b.state == CUBLAS_STATUS_SUCCESS ? launch(known, p) : b.state;
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+  }
+  throw Error("cuBLASLt: no algorithm of " + std::to_string(count) + " for [" + std::to_string(p.rows) + ", " +
+              std::to_string(p.depth) + "] times [" + std::to_string(p.depth) + ", " + std::to_string(p.columns) +
+              "] of " + std::string(name_of(p.a.x.dtype)) + " into " + std::string(name_of(p.c.x.dtype)) + ": " +
+              cublasLtGetStatusString(status));
+}
+
 void MatrixProducts::multiply(const device::Product& p) {
   if (p.rows == 0 || p.columns == 0 || p.batch == 0) return;
   if (handle_ == nullptr) {
     require(cublasLtCreate(&handle_), "start");
     require(cudaMalloc(&workspace_, workspace_size), "take memory for matrix products");
   }
-  const bool f64 = p.compute == DType::f64;
-  Description description(f64, p.b.transposed, p.a.transposed);
-  if (p.bias.data != nullptr) {  // one for each of our columns, which are cuBLASLt's rows; of the result's type
-    description.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(p.bias.data));
-    description.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias.dtype));
+  const device::ProductShape shape = device::shape_of(p);
+  const auto found = known_.find(shape);
+  if (found != known_.end()) {
+    found->second->place(p);
+    require(launch(*found->second, p), "multiply");
+    return;
   }
-  if (p.a.x.dtype == DType::f8) {  // the factors change places
-    description.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(p.b.scale));
-    description.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(p.a.scale));
-  }
-  const Layout first(p.b.x.dtype, p.b.transposed ? p.depth : p.columns, p.b.transposed ? p.columns : p.depth, p.b,
-                     p.batch);
-  const Layout second(p.a.x.dtype, p.a.transposed ? p.rows : p.depth, p.a.transposed ? p.depth : p.rows, p.a, p.batch);
-  const Layout result(p.c.x.dtype, p.columns, p.rows, p.c, p.batch);
-  const double alpha = p.alpha, beta = p.add ? 1.0 : 0.0;
-  const auto alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
-  const auto launch = [&](const cublasLtMatmulAlgo_t& algorithm) {
-    return cublasLtMatmul(handle_, description.get(), f64 ? static_cast<const void*>(&alpha) : &alpha32, p.b.x.data,
-                          first.get(), p.a.x.data, second.get(), f64 ? static_cast<const void*>(&beta) : &beta32,
-                          p.c.x.data, result.get(), p.c.x.data, result.get(), &algorithm, workspace_, workspace_size,
-                          stream_);
-  };
-  const Key key = key_of(p);
-  const auto found = chosen_.find(key);
-  if (found == chosen_.end()) {
-    Preference preference;
-    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_size);
-    // Parts of a long sum are added in an order that does not depend on timing.
-    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                   static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b, p.batch));
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a, p.batch));
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c, p.batch));
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c, p.batch));
-    std::array<cublasLtMatmulHeuristicResult_t, algorithms_asked> best{};
-    int count = 0;
-    cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle_, description.get(), first.get(), second.get(), result.get(),
-                                       result.get(), preference.get(), algorithms_asked, best.data(), &count);
-    // A proposed algorithm may still be refused when it is launched; nothing is computed then.
-    for (const cublasLtMatmulHeuristicResult_t& b : std::span(best).first(static_cast<std::size_t>(count))) {
-      status = b.state == CUBLAS_STATUS_SUCCESS ? launch(b.algo) : b.state;
-      if (status != CUBLAS_STATUS_SUCCESS) continue;
-      chosen_.emplace(key, b.algo);
-      return;
-    }
-    throw Error("cuBLASLt: no algorithm of " + std::to_string(count) + " for [" + std::to_string(p.rows) + ", " +
-                std::to_string(p.depth) + "] times [" + std::to_string(p.depth) + ", " + std::to_string(p.columns) +
-                "] of " + std::string(name_of(p.a.x.dtype)) + " into " + std::string(name_of(p.c.x.dtype)) + ": " +
-                cublasLtGetStatusString(status));
-  }
-  require(launch(found->second), "multiply");
+  auto known = std::make_unique<Known>(p);
+  known->place(p);
+  choose_algorithm(*known, p);
+  known_.emplace(shape, std::move(known));
 }
 
 }  // namespace orrery::cuda

@@ -2,19 +2,19 @@
 
 #include <cublasLt.h>
 
-#include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 
-#include "exec/kernels/device/launcher.hpp"
+#include "exec/kernels/device/product_shape.hpp"
 
 namespace orrery::cuda {
 
-/// Products by cuBLASLt on one stream. It asks cuBLASLt for algorithms once for each shape and keeps the first that
-/// works, so that a run repeats bit for bit.
+/// Products by cuBLASLt on one stream. For each shape it describes the product to cuBLASLt once, asks for algorithms
+/// once and keeps the first that works, so that a run repeats bit for bit.
 class MatrixProducts {
  public:
-  explicit MatrixProducts(cudaStream_t stream) : stream_(stream) {}
+  explicit MatrixProducts(cudaStream_t stream);
   ~MatrixProducts();
   MatrixProducts(const MatrixProducts&) = delete;
   MatrixProducts& operator=(const MatrixProducts&) = delete;
@@ -34,13 +34,15 @@ class MatrixProducts {
   static constexpr std::uint64_t workspace_size = std::uint64_t{32} << 20;
   /// How many algorithms cuBLASLt proposes for a shape; the first that it then launches is kept.
   static constexpr int algorithms_asked = 8;
-  using Key = std::array<std::uint64_t, 21>;
-  [[nodiscard]] static Key key_of(const device::Product&);
+  struct Known;
+  [[nodiscard]] cublasStatus_t launch(const Known&, const device::Product&);
+  /// Multiplies, too.
+  void choose_algorithm(Known&, const device::Product&);
 
   cudaStream_t stream_;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
-  std::map<Key, cublasLtMatmulAlgo_t> chosen_;
+  std::map<device::ProductShape, std::unique_ptr<Known>> known_;
 };
 
 }  // namespace orrery::cuda

@@ -8,6 +8,7 @@
 #include "exec/kernels/device/flash_attention.hpp"
 #include "exec/kernels/device/fp8_product.hpp"
 #include "exec/kernels/device/has_kernel.hpp"
+#include "exec/kernels/device/loss_once.hpp"
 #include "exec/kernels/device/norm.hpp"
 #include "exec/kernels/device/optimizer.hpp"
 #include "exec/kernels/device/trust_ratio.hpp"
@@ -43,6 +44,13 @@ void launch_kernel(Launcher& l, const Kernel& k, std::span<const Operand> operan
                     run_flash_attention<T>(l, k, o, c) || run_losses<T>(l, k, o, c) || run_optimizer<T>(l, k, o, c) ||
                     run_trust_ratios<T>(l, k, o, c) || run_adafactor<T>(l, k, o, c);
   ORRERY_ASSERT(done, name_of(k.kind));
+}
+
+/// Likewise, of a launcher that gets all of its kernels so, in a stream's order.
+template <class T, class Launcher>
+void launch_kernel(Launcher& l, KeptSums& kept, const Kernel& k, std::span<const Operand> operands,
+                   const KernelContext& c) {
+  if (!run_loss_once<T>(l, kept, k, operands)) launch_kernel<T>(l, k, operands, c);
 }
 
 }  // namespace orrery::device

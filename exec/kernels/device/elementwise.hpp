@@ -81,6 +81,43 @@ struct GatedBackward {
   }
 };
 
+/// gpt-oss's gate, as on the host: (1 + clip(up, -L, L)) g sigmoid(1.702 g), g = min(gate, L).
+template <class T>
+struct LimitedGate {
+  T limit;
+  [[nodiscard]] ORRERY_ON_DEVICE T cut(T gate) const { return gate < limit ? gate : limit; }
+  [[nodiscard]] ORRERY_ON_DEVICE T with(T up) const { return T{1} + (up > limit ? limit : up < -limit ? -limit : up); }
+  [[nodiscard]] ORRERY_ON_DEVICE static T sigmoid(T g) { return T{1} / (T{1} + Silu<T>::exponential(slope * g)); }
+  static constexpr T slope = static_cast<T>(1.702L);
+};
+template <class T>
+struct LimitedGateForward {
+  Elements pre, y;
+  std::uint64_t columns;
+  LimitedGate<T> f;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::uint64_t at_gate = i / columns * 2 * columns + i % columns;
+    const T g = f.cut(pre.load<T>(at_gate));
+    y.store(i, g * f.sigmoid(g) * f.with(pre.load<T>(at_gate + columns)));
+  }
+};
+template <class T>
+struct LimitedGateBackward {
+  Elements pre, dy, dpre;
+  std::uint64_t columns;
+  LimitedGate<T> f;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::uint64_t at_gate = i / columns * 2 * columns + i % columns;
+    const T gate = pre.load<T>(at_gate);
+    const T up = pre.load<T>(at_gate + columns);
+    const T d = dy.load<T>(i);
+    const T g = f.cut(gate);
+    const T s = f.sigmoid(g);
+    dpre.store(at_gate, gate > f.limit ? T{0} : d * f.with(up) * s * (T{1} + f.slope * g * (T{1} - s)));
+    dpre.store(at_gate + columns, up > f.limit || up < -f.limit ? T{0} : d * g * s);
+  }
+};
+
 template <class T>
 struct ClipForward {
   Elements x, y;
@@ -285,8 +322,22 @@ bool run_elementwise(Launcher& l, const Kernel& k, const NamedOperands& o, const
     case KernelKind::clip_backward:
       for_each(l, o[N::d].count, ClipBackward<T>{x(N::pre), x(N::d), static_cast<T>(k.parameter)});
       return true;
-    case KernelKind::swiglu_forward: gate<T, Silu<T>>(l, k, o); return true;
-    case KernelKind::swiglu_backward: gate_back<T, Silu<T>>(l, k, o); return true;
+    case KernelKind::swiglu_forward:
+      if (k.parameter > 0.0) {
+        for_each(l, k.rows * k.columns,
+                 LimitedGateForward<T>{x(N::pre), x(N::y), k.columns, {static_cast<T>(k.parameter)}});
+      } else {
+        gate<T, Silu<T>>(l, k, o);
+      }
+      return true;
+    case KernelKind::swiglu_backward:
+      if (k.parameter > 0.0) {
+        for_each(l, k.rows * k.columns,
+                 LimitedGateBackward<T>{x(N::pre), x(N::dy), x(N::dpre), k.columns, {static_cast<T>(k.parameter)}});
+      } else {
+        gate_back<T, Silu<T>>(l, k, o);
+      }
+      return true;
     case KernelKind::geglu_forward: gate<T, Gelu<T>>(l, k, o); return true;
     case KernelKind::geglu_backward: gate_back<T, Gelu<T>>(l, k, o); return true;
     case KernelKind::residual_forward: {

@@ -19,7 +19,7 @@
 ///     put_chunk(f)          f(lane) is a Copy of 16 bytes from shared memory
 ///     sync_lanes()          the lanes see what the others have put
 /// A Launcher starts such a body with launch_warps(body, blocks, warps, shared_bytes).
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__)
 #define ORRERY_UNROLL _Pragma("unroll")
 #define ORRERY_UNROLL_4 _Pragma("unroll 4")
 #else

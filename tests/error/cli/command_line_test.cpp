@@ -317,6 +317,28 @@ TEST_CASE("cli.supervise: runs that cannot survive", "[error]") {
   CHECK(refused(supervised + "--measure-groups groups.csv").find("[cli.measure-groups]") != std::string::npos);
 }
 
+TEST_CASE("cli.adapt: runs whose plan stays", "[error]") {
+  CHECK(refused("run demo-2x2x2 --adapt 0.15 --backend mpi") ==
+        "error: --adapt: it is for ranks on the host, with --backend threads or processes [cli.adapt]\n");
+  CHECK(refused("run demo-2x2x2 --adapt 0.15 --backend cuda --share-gpu") ==
+        "error: --adapt: it is for ranks on the host, with --backend threads or processes [cli.adapt]\n");
+  CHECK(refused("run demo-2x2x2 --slow-links '1 MB/s' --backend mpi") ==
+        "error: --slow-links: it is for ranks on the host, with --backend threads or processes [cli.adapt]\n");
+  CHECK(refused("run demo-2x2x2 --adapt 0.15 --checkpoint /tmp/orrery-none --supervise") ==
+        "error: --adapt: a supervised run keeps its plan [cli.adapt]\n");
+  CHECK(refused("run cpu-one-rank --adapt 0.15") ==
+        "error: --adapt: the plan has one rank, so there is no other way to divide the work [cli.adapt]\n");
+  CHECK(refused("run demo-2x2x2 --adapt much") == "error: --adapt: \"much\" is no number [cli.amount]\n");
+  CHECK(refused("run demo-2x2x2 --adapt 0") ==
+        "error: --adapt is out of range [cli.amount]\n  It is 0; from 0.01 to 10 is allowed.\n");
+  CHECK(refused("run demo-2x2x2 --slow-links 20") ==
+        "error: --slow-links: the unit is missing; write for example \"3.35 TB/s\" [cli.adapt]\n"
+        "  It is a rate with its unit: \"20 MB/s\".\n");
+  CHECK(refused("run demo-2x2x2 --slow-links '1 B/s'") ==
+        "error: --slow-links is 1 B/s; it must be from 1 kB/s to 1000 TB/s [cli.adapt]\n");
+  CHECK(refused("run demo-2x2x2 --slow-from 3") == "error: --slow-from is for --slow-links [cli.adapt]\n");
+}
+
 TEST_CASE("cli.metrics: figures that cannot go there", "[error]") {
   CHECK(refused("run demo-2x2x2 --metrics 70000") ==
         "error: --metrics: there is no port 70000; ports are from 1 to 65535 [cli.metrics]\n"

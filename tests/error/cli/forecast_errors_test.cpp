@@ -23,6 +23,19 @@ TEST_CASE("forecast.plan and forecast.tokens: nothing to forecast", "[error]") {
         "error: --tokens is missing [forecast.tokens]\n  --tokens 1T says for how long to train; --budget asks.\n");
 }
 
+TEST_CASE("cli.flags: other clusters and batches without a question about them", "[error]") {
+  CHECK(refused(eight + "--tokens 1T --also dgx-a100") ==
+        "error: --also and --batches go with --least or --by [cli.flags]\n");
+  CHECK(refused(eight + "--tokens 1T --least days --batches") ==
+        "error: --batches needs --critical-batch or --batch-curve [cli.flags]\n"
+        "  They say how many tokens another batch needs for the same loss.\n");
+  CHECK(refused("forecast demo-2x2x2 --tokens 1M --least days --batches --critical-batch 1M") ==
+        "error: --batches goes only without a plan [cli.flags]\n  A plan has its batch.\n");
+  CHECK(refused(eight + "--tokens 1T --least money --price 2 --also 'dgx-a100=1 EUR'") ==
+        "error: dgx-h100 costs USD, and dgx-a100 costs EUR [forecast.price]\n"
+        "  Which is less, one currency tells: --price and --also CLUSTER=PRICE.\n");
+}
+
 TEST_CASE("cli.amount: what is no amount", "[error]") {
   const std::string right = "  1T, 300B, 1.5e12 are right; k, M, B (or G) and T are powers of 1000. At most 1e24.\n";
   for (const char* wrong : {"0", "-1T", "1X", "many", "inf", "1e30", "1T tokens"}) {

@@ -70,7 +70,7 @@ TEST_CASE("launch.kind, launch.syntax and import.kind: files that are no launch 
       "accelerate-yaml, peft-json, axolotl-yaml, colossal-ai-python, deepspeed-json, llama-factory-yaml, "
       "llama-factory-v1-yaml, megatron-script, megatron-args, megatron-bridge, megatron-bridge-python, nanotron-yaml, "
       "torchtitan-toml, "
-      "torchtitan-flags.\n";
+      "torchtitan-flags, torchtune-yaml.\n";
   CHECK(refused("import " + other) ==
         "error: " + other + ": the kind of this file cannot be recognised [import.kind]\n" +
             "  Name it with --as: nccl-topology, nvidia-smi, slurm, astra-sim, dot, nccl-graph, nccl-log, " + kinds);
@@ -168,26 +168,27 @@ TEST_CASE("plan.words: a plan in one line that cannot be read", "[error]") {
         "  orrery compare PLAN \"tp=8 dp=2\" changes a plan that has them.\n");
 }
 
-TEST_CASE("framework.name: programs that are not known, or launch by way of others", "[error]") {
+TEST_CASE("framework.name: programs that are not known, or have no search", "[error]") {
   const TemporaryFolder folder;
   const std::string search = "plan --model llama-3-8b --cluster dgx-h100 --gpus 16 --batch 16 --seq 4096 ";
   CHECK(refused(search + "--for nonsense") ==
         "error: no framework is named \"nonsense\" [framework.name]\n"
         "  Known: any, accelerate, colossal-ai, deepspeed, megatron-core, nanotron, orrery-cuda, torchtitan.\n");
   CHECK(refused(search + "--for axolotl") ==
-        "error: axolotl launches by way of other programs [framework.name]\n"
-        "  Search for the one that it uses: --for deepspeed, --for accelerate, --for megatron-core.\n");
+        "error: axolotl has no search of its own [framework.name]\n"
+        "  Search for a program that it uses, or that shards alike: --for accelerate, --for deepspeed, "
+        "--for megatron-core, --for torchtitan.\n");
   CHECK(refused("show framework nonsense") ==
         "error: no framework is named \"nonsense\" [framework.name]\n"
         "  Known: accelerate, axolotl, colossal-ai, deepspeed, llama-factory, megatron-core, nanotron, orrery-cuda, "
-        "torchtitan.\n");
+        "torchtitan, torchtune.\n");
   const std::string file = folder.file("plan.toml");
   write(file, "for = \"nonsense\"\n" + plan);
   for (const char* verb : {"check ", "estimate "}) {
     CHECK(refused(verb + file) ==
           file + ":1:7: error: no framework is named \"nonsense\" [framework.name]\n    1 | for = \"nonsense\"\n" +
               "      |       ^\n  Known: any, accelerate, axolotl, colossal-ai, deepspeed, llama-factory, "
-              "megatron-core, nanotron, orrery-cuda, torchtitan.\n");
+              "megatron-core, nanotron, orrery-cuda, torchtitan, torchtune.\n");
   }
 }
 
@@ -210,7 +211,8 @@ TEST_CASE("cli.export and export.*: a target that is none, and one that cannot s
   const TemporaryFolder folder;
   const std::string file = folder.file("plan.toml"), out = folder.file("out");
   write(file, plan);
-  const std::string targets = "accelerate, colossal-ai, deepspeed, megatron, megatron-bridge, nanotron, torchtitan.\n";
+  const std::string targets =
+      "accelerate, colossal-ai, deepspeed, megatron, megatron-bridge, nanotron, torchtitan, sbatch.\n";
   CHECK(refused("export " + file) ==
         "error: the plan does not say which program launches it [cli.export]\n  Name one with --to: " + targets);
   CHECK(refused("export " + file + " --to nonsense") ==

@@ -391,11 +391,11 @@ TEST_CASE("model.rope: numbers of a scaling without its kind, out of order, or t
       | ^
   Name the kind in rope_scaling, or leave [model.rope] out.
 )");
-  CHECK(model_error(rotary + "rope_scaling = \"yarn\"\n[model.rope]\nfactor = 2.0\nslow = 4.0\nfast = 4.0\n") ==
-        R"(m.toml:18:8: error: slow must be below fast [model.rope]
-   18 | slow = 4.0
+  CHECK(model_error(rotary + "rope_scaling = \"yarn\"\n[model.rope]\nfactor = 2.0\nslow = 5.0\nfast = 4.0\n") ==
+        R"(m.toml:18:8: error: slow must not be above fast [model.rope]
+   18 | slow = 5.0
       |        ^
-  slow is 4, and fast is 4.
+  slow is 5, and fast is 4.
 )");
   CHECK(model_error(rotary + "rope_scaling = \"longrope\"\n[model.rope]\nfactor = 2.0\nlong_factors = [2.0]\n") ==
         R"(m.toml:16:1: error: longrope needs a factor for each pair of features [model.rope]

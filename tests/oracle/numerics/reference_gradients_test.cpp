@@ -66,6 +66,20 @@ ModelSpec latent(std::uint64_t query_rank) {
   return m;
 }
 
+/// As DeepSeek-V2 stretches its angles and scales its scores.
+ModelSpec stretched(ModelSpec m) {
+  m.rope_theta = 20.0;
+  m.rope_scaling = "yarn";
+  m.rope_stretch = {.factor = 8.0, .original = 3, .slow = 0.1, .fast = 0.5, .length = 1.1};
+  m.attention_scale = 0.4;
+  return m;
+}
+
+ModelSpec limited(ModelSpec m) {
+  m.gate_limit = 0.05;
+  return m;
+}
+
 ModelSpec predicting(ModelSpec m, std::uint64_t modules) {
   m.prediction_modules = modules;
   return m;
@@ -139,7 +153,8 @@ void check_slopes(const Case& c, double step_size = 1e-3) {
 
   // A kink within a step would bend the difference, so steps are shorter where there are kinks.
   const ModelSpec& m = c.model;
-  const bool kinks = m.activation == Activation::relu || m.activation == Activation::squared_relu || m.qkv_clip > 0.0;
+  const bool kinks = m.activation == Activation::relu || m.activation == Activation::squared_relu || m.qkv_clip > 0.0 ||
+                     m.gate_limit > 0.0;
   const double bound = step_size < 1e-3 ? 1e-6 : 1e-7;
   const double h = kinks ? 1e-5 : step_size;
   for (auto& [name, tensor] : weights) {
@@ -179,6 +194,8 @@ TEST_CASE("The reference gradient of every parameter element is the slope of the
       Case{"mixture, sigmoids", mixture(gpt(true), Mixture::Scores::sigmoid), 0.0, 0.3}, Case{"bert", bert(), 0.0, 0.0},
       Case{"bert, dropout", bert(), 0.3, 0.0}, Case{"vit", vit(), 0.0, 0.0}, Case{"vit, dropout", vit(), 0.3, 0.0},
       Case{"latent", latent(6), 0.0, 0.0}, Case{"latent, queries from the stream, dropout", latent(0), 0.3, 0.3},
+      Case{"latent, stretched angles", stretched(latent(6)), 0.0, 0.0},
+      Case{"gates with a limit", limited(llama(false)), 0.0, 0.0},
       Case{"prediction module, table not tied", predicting(gpt(false), 1), 0.0, 0.0},
       Case{"two prediction modules, tied, dropout, ignored targets", predicting(gpt(true), 2), 0.3, 0.2},
       Case{"windows, sinks and a cap", local(llama(false), LocalAttention::Span::window), 0.0, 0.0},

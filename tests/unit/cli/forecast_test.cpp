@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "tests/support/program_run.hpp"
@@ -274,4 +275,43 @@ TEST_CASE("--least takes the number of GPUs with the least of those tried", "[un
     }
     for (const json& other : j["other_sizes"]) CHECK(other[key].get<double>() >= chosen);
   }
+}
+
+TEST_CASE("--also takes the cluster with the least money of all, at its own price", "[unit][cli]") {
+  const json j = answer(
+      "forecast llama-3-70b-8-dgx-h100 --tokens 200B --runs 0 --least money --price 4 --also dgx-a100=0.5 "
+      "--reliability none");
+  std::set<std::string> clusters;
+  double least = INFINITY;
+  for (const json& c : j["other_sizes"]) {
+    clusters.insert(c["cluster"]);
+    least = std::min(least, c["money"].get<double>());
+    // GPU-hours times the price of the row's own cluster.
+    const double price = c["cluster"] == "dgx-h100" ? 4.0 : 0.5;
+    CHECK(c["money"].get<double>() == Approx(c["gpus"].get<double>() * c["wall_s"].get<double>() / 3600.0 * price));
+  }
+  CHECK(clusters == std::set<std::string>{"dgx-a100", "dgx-h100"});
+  // An A100 is slower than an H100, but not eight times.
+  CHECK(j["cluster"] == "dgx-a100");
+  CHECK(j["money"].get<double>() == Approx(least));
+}
+
+// One GPU ends in time with any batch, so that the shortest run is taken. Small batches cost time for each step, and
+// large ones tokens: 1 + B / critical, B in tokens.
+TEST_CASE("--batches finds the batch that ends in time on the fewest GPUs, and first of those", "[unit][cli]") {
+  const json j = answer(
+      "forecast --model gpt2-124m --cluster dgx-h100 --gpus 1 --batch 16 --seq 1024 --tokens 2B --runs 0 "
+      "--critical-batch 128k --from 2027-01-01 --by 2027-03-01 --batches");
+  std::set<int> batches;
+  double least = INFINITY;
+  for (const json& c : j["other_sizes"]) {
+    batches.insert(c["batch"].get<int>());
+    CHECK(c["gpus"] == 1);
+    least = std::min(least, c["wall_s"].get<double>());
+  }
+  CHECK(batches == std::set<int>{2, 4, 8, 16, 32, 64, 128});  // 16 / 8 to 16 x 8
+  CHECK(j["gpus"] == 1);
+  CHECK(j["wall_s"].get<double>() == Approx(least));
+  CHECK(j["batch_factor"].get<double>() == Approx(1.0 + j["batch"].get<double>() * 1024.0 / 128000.0));
+  CHECK(j["tokens"].get<double>() == Approx(2e9 * j["batch_factor"].get<double>()));
 }

@@ -185,6 +185,31 @@ gradient_accumulation_steps: 2
 learning_rate: 1.0e-5
 bf16: true
 )"},
+    {"torchtune-yaml", "torchtune", "tune.yaml", "--gpus 8",
+     R"(output_dir: /tmp/torchtune/llama3_8B/lora
+model:
+  _component_: torchtune.models.llama3.lora_llama3_8b
+  lora_attn_modules: ['q_proj', 'v_proj']
+  apply_lora_to_mlp: True
+  lora_rank: 16
+  lora_alpha: 32
+tokenizer:
+  _component_: torchtune.models.llama3.llama3_tokenizer
+  path: /tmp/tokenizer.model
+  max_seq_len: 4096
+dataset:
+  _component_: my.own_dataset
+  packed: True
+batch_size: 1
+gradient_accumulation_steps: 4
+optimizer:
+  _component_: torch.optim.AdamW
+  lr: 3e-4
+loss:
+  _component_: torchtune.modules.loss.LinearCrossEntropyLoss
+dtype: bf16
+enable_activation_checkpointing: True
+)"},
     {"colossal-ai-python", "colossal-ai", "train.py", "--model llama-3-8b --gpus 16 --set batch=32 --set sequence=4096",
      R"(from colossalai.booster.plugin import HybridParallelPlugin
 

@@ -20,6 +20,7 @@ struct Case {
   std::vector<Place> places = {};  ///< by operand; left out: whole
   const Mesh* mesh = nullptr;      ///< where the kernel asks who it is
   Rank rank{};
+  std::vector<bool> rooms = {};    ///< by operand: a kernel's own room, which a GPU's kernel need not use
   std::uint64_t shared_limit = 0;  ///< bytes of a block on the host's threads, as a small GPU has; 0: the usual ones
 };
 

@@ -58,6 +58,11 @@ TEST_CASE("a GPU's elementwise bodies compute what the host's kernels do", "[gpu
   compare({two(KernelKind::swiglu_forward), {values(t, 2 * n, 1), zeros(t, n)}, {}, {}}, bound(t));
   compare({two(KernelKind::swiglu_backward), {values(t, 2 * n, 1), values(t, n, 2), zeros(t, 2 * n)}, {}, {}},
           bound(t));
+  Kernel limited = two(KernelKind::swiglu_forward);
+  limited.parameter = 0.4;  // of values between -1 and 1
+  compare({limited, {values(t, 2 * n, 1), zeros(t, n)}, {}, {}}, bound(t));
+  limited.kind = KernelKind::swiglu_backward;
+  compare({limited, {values(t, 2 * n, 1), values(t, n, 2), zeros(t, 2 * n)}, {}, {}}, bound(t));
   compare({two(KernelKind::geglu_forward), {values(t, 2 * n, 1), zeros(t, n)}, {}, {}}, bound(t));
   compare({two(KernelKind::geglu_backward), {values(t, 2 * n, 1), values(t, n, 2), zeros(t, 2 * n)}, {}, {}}, bound(t));
   for (const KernelKind kind : {KernelKind::relu_forward, KernelKind::squared_relu_forward}) {

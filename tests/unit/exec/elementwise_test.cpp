@@ -81,6 +81,43 @@ TEST_CASE("a gate multiplies up and gives both their gradients", "[kernels]") {
   CHECK(wrong == 0);
 }
 
+// gpt-oss's gate by its formula, and slopes by central differences; no argument lies within 2e-5 of a limit.
+TEST_CASE("a gate with a limit cuts gate and product, and passes no gradient beyond", "[kernels]") {
+  const DType t = GENERATE(DType::f64, DType::f32, DType::bf16, DType::f16);
+  const double limit = 0.75;  // exact in every type
+  const std::uint64_t rows = 3, f = GENERATE(1, 7, 1100);
+  const auto gate_of = [&](double gate, double up) {
+    const double g = std::min(gate, limit);
+    return (std::clamp(up, -limit, limit) + 1.0) * g / (1.0 + std::exp(-1.702 * g));
+  };
+  Memory pre = Memory::random(t, rows * 2 * f, 1, 2.0);
+  for (std::uint64_t i = 0; i < pre.count(); ++i) {
+    if (std::abs(std::abs(pre[i]) - limit) < 2e-5) pre.set(i, 0.5);
+  }
+  Memory dy = Memory::random(t, rows * f, 2), y(t, rows * f), dpre(t, rows * 2 * f);
+  Kernel k = kernel(KernelKind::swiglu_forward, t, rows, f);
+  k.parameter = limit;
+  run(k, {pre.operand(), y.operand()});
+  k.kind = KernelKind::swiglu_backward;
+  run(k, {pre.operand(), dy.operand(), dpre.operand()});
+  int wrong = 0, cut = 0;
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    for (std::uint64_t i = 0; i < f; ++i) {
+      const double gate = pre[2 * row * f + i], up = pre[(2 * row + 1) * f + i], g = dy[row * f + i];
+      const double scale = std::max(1.0, std::abs(g));
+      const double by_gate = (gate_of(gate + 1e-5, up) - gate_of(gate - 1e-5, up)) / 2e-5;
+      const double by_up = (gate_of(gate, up + 1e-5) - gate_of(gate, up - 1e-5)) / 2e-5;
+      wrong += !(std::abs(y[row * f + i] - gate_of(gate, up)) <= tolerance(t) * 2.0);
+      wrong += !(std::abs(dpre[2 * row * f + i] - g * by_gate) <= (tolerance(t) + 1e-8) * 2.0 * scale);
+      wrong += !(std::abs(dpre[(2 * row + 1) * f + i] - g * by_up) <= (tolerance(t) + 1e-8) * 2.0 * scale);
+      cut += gate > limit;
+    }
+  }
+  CAPTURE(name_of(t), f);
+  CHECK(wrong == 0);
+  CHECK((f < 1100 || cut > 100));
+}
+
 TEST_CASE("multiply scales every element, in place too", "[kernels]") {
   Memory x = Memory::random(DType::bf16, 1500, 1);
   Memory y(DType::bf16, 1500), expected(DType::f64, 1500);

@@ -1,6 +1,8 @@
 #include <catch2/catch.hpp>
+#include <iostream>
 
 #include "exec/kernels/cpu/seen_keys.hpp"
+#include "tests/support/device_under_test.hpp"
 #include "tests/unit/exec/device_compare.hpp"
 
 using namespace orrery;
@@ -67,6 +69,7 @@ void compare_both(const Shape& s, DType t, double loose, SharedLimits limits = {
   k.options.sinks = false;
   Case backward{
       k, {values(t, contexts, 7), m[0], m[1], m[2], zeros(t, qkv), zeros(DType::f32, k.rows * s.heads * s.dim)}, {}, w};
+  backward.rooms = {false, false, false, false, false, true};
   backward.shared_limit = limits.backward;
   compare(backward, loose);
 }
@@ -101,6 +104,17 @@ TEST_CASE("attention on tensor cores drops, caps and falls as the host's does", 
 TEST_CASE("attention on tensor cores computes the same where tiles have one place", "[gpu-bodies]") {
   compare_both({150, 2, 1, 128, 0, true, 0, false, true, false}, DType::bf16, 4 * bound(DType::bf16),
                {std::uint64_t{80} << 10, std::uint64_t{99} << 10});
+}
+
+// As long as models have it: whole tiles, pairs of a call that are not all, and heads as wide as Llama's and GPT-2's.
+// The host's kernel takes seconds, so only a GPU runs it. What it says tells whose attention this GPU has.
+TEST_CASE("attention of a library and our own compute what the host's does", "[gpu-bodies]") {
+  Device* gpu = gpu_under_test();
+  if (gpu == nullptr || gpu->info().identity.empty()) return;  // threads stand for it
+  compare_both({2048, 8, 2, 64, 0, true, 0, false, false, false}, DType::bf16, 4 * bound(DType::bf16));
+  compare_both({1000, 4, 4, 128, 0, true, 256, false, false, false}, DType::f16, 4 * bound(DType::bf16));
+  compare_both({3072, 16, 2, 64, 0, true, 0, false, false, false}, DType::bf16, 4 * bound(DType::bf16));
+  for (const std::string& note : gpu->notes()) std::cout << note << '\n';
 }
 
 TEST_CASE("the queries that see a key are those that say that they see it", "[exec]") {

@@ -4,6 +4,7 @@
 
 #include "core/plan/limits.hpp"
 #include "core/plan/plan_check.hpp"
+#include "core/spec/yarn_constants.hpp"
 #include "framework/megatron_core/write.hpp"
 #include "tests/support/tiny_model.hpp"
 #include "tests/unit/framework/launch_test.hpp"
@@ -48,6 +49,9 @@ ModelSpec latent() {
   ModelSpec m = mixture();
   m.kv_heads = m.heads;
   m.latent = LatentAttention{96, 64, 16, 32};
+  m.rope_scaling = "yarn";
+  m.rope_stretch = {.factor = 40.0, .original = 4096, .fast = 24.0};
+  set_constants(m, {1.0, 0.707});
   m.mixture->scores = Mixture::Scores::sigmoid;
   m.mixture->scale = 2.5;
   m.mixture->score_bias = true;

@@ -33,6 +33,17 @@ constexpr std::array seeds{
     Seed{"v1.yaml",
          "model: qwen3-0.6b\nmodel_class: llm\ndist_config:\n  name: fsdp2\ntrain_dataset: d.yaml\ncp_size: 2\n"
          "micro_batch_size: 2\nglobal_batch_size: 64\ncutoff_len: 2048\n"},
+    Seed{"tune.yaml",
+         "model:\n  _component_: torchtune.models.llama3.lora_llama3_8b\n  lora_attn_modules: [q_proj, v_proj]\n"
+         "  lora_rank: 8\ntokenizer: {max_seq_len: 2048}\nbatch_size: 2\ngradient_accumulation_steps: 4\n"
+         "optimizer: {_component_: torch.optim.AdamW, lr: 2e-5, betas: [0.9, 0.95]}\ndtype: bf16\n"
+         "loss: {_component_: torchtune.modules.loss.LinearCrossEntropyLoss}\ncontext_parallel_dim: 2\n"
+         "data_parallel_shard_dim: -1\nbatch_size_val: ${batch_size}\n"},
+    Seed{"sizes.yaml",
+         "model: {_component_: torchtune.models.llama2.llama2, vocab_size: 32000, num_layers: 4, num_heads: 8, "
+         "num_kv_heads: 4, embed_dim: 512, max_seq_len: 2048}\ntokenizer: {max_seq_len: 512}\nbatch_size: 1\n"
+         "optimizer: {_component_: torch.optim.SGD, lr: 0.1, momentum: 0.9}\ndtype: bf16\nac_mode: selective\n"
+         "ac_option: 2\n"},
     Seed{"ds_config.json",
          "{\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 2, \"zero_optimization\": {\"stage\": 2}}"},
 };

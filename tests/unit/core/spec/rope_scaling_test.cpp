@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "core/spec/hf_config.hpp"
+#include "core/spec/model_level.hpp"
 #include "core/spec/model_spec.hpp"
 #include "core/spec/spec_files.hpp"
 
@@ -94,6 +95,37 @@ TEST_CASE("YaRN keeps fast pairs, stretches slow ones, and lengthens the vectors
   const double high = 64.0 * std::log(4096.0 / two_pi) / (2.0 * std::log(10000.0));
   const double ramp = (15.0 - low) / (high - low), f = plain(10000.0, 15, 64.0);
   CHECK(rotary_angles(m, 0, 4096).frequencies[15] == Approx(f * (1.0 - ramp) + f / 40.0 * ramp).epsilon(1e-13));
+}
+
+// DeepSeek-V3 (config.json of the release): 128 + 64 features of a key, 40 times the length, both constants 1.
+TEST_CASE("DeepSeek's scaling changes the scale of scores", "[spec]") {
+  const std::string head = R"({"model_type": "deepseek_v3", "num_hidden_layers": 2, "rope_scaling": {"type": "yarn",
+    "factor": 40, "original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1, )";
+  const auto read = [&](const std::string& constants) {
+    Diagnostics d;
+    const auto m = parse_hf_config(head + constants + "}}", "config.json", d);
+    INFO(render(d));
+    REQUIRE(m.has_value());
+    CHECK(level_of(*m) == ModelLevel::executed);
+    return *m;
+  };
+  const ModelSpec equal = read(R"("mscale": 1.0, "mscale_all_dim": 1.0)");
+  CHECK(equal.attention_scale == Approx(std::pow(0.1 * std::log(40.0) + 1.0, 2) / std::sqrt(192.0)).epsilon(1e-14));
+  CHECK(rotary_angles(equal, 0, 4096).length == 1.0);
+  const ModelSpec none = read(R"("truncate": true)");
+  CHECK(none.attention_scale == 0.0);
+  CHECK(rotary_angles(none, 0, 4096).length == Approx(0.1 * std::log(40.0) + 1.0));
+}
+
+TEST_CASE("equal bounds part the pairs of a llama3 scaling in two", "[spec]") {
+  ModelSpec m = rotary(500000.0, 128, 262144);
+  m.rope_scaling = "llama3";
+  m.rope_stretch = {.factor = 16.0, .original = 8192, .slow = 1.0, .fast = 1.0};  // Llama-4-Scout's
+  const RotaryAngles angles = rotary_angles(m, 0, 4096);
+  for (std::size_t i = 0; i < 64; ++i) {
+    const double f = plain(500000.0, i, 128.0);
+    CHECK(angles.frequencies[i] == Approx(8192.0 * f < two_pi ? f / 16.0 : f).epsilon(1e-13));
+  }
 }
 
 TEST_CASE("a linear scaling divides every angle, and a dynamic one changes nothing up to the trained length",

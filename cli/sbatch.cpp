@@ -1,0 +1,81 @@
+#include "cli/sbatch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace orrery {
+namespace {
+
+/// A name without what a shell or Slurm would read as something else.
+std::string plain(const std::string& name) {
+  std::string out;
+  for (const char c : name) {
+    const bool fine =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_';
+    out += fine ? c : '-';
+  }
+  return out.empty() || out.front() == '-' || out.front() == '.' ? "plan" + out : out;
+}
+
+}  // namespace
+
+// Slurm's words: https://slurm.schedmd.com/sbatch.html (--requeue, --signal, --open-mode) and scontrol.html (requeue).
+// Without "B:" the signal goes to the tasks alone, so that this script lives on and queues the job again.
+std::string sbatch_text(const PlannedRun& run) {
+  const std::string name = plain(run.plan.name);
+  const std::uint64_t ranks = run.plan.mesh.size();
+  const std::uint64_t per_node = std::min<std::uint64_t>(ranks, run.cluster ? run.cluster->devices_per_node : 8);
+  return fmt::format(R"sh(#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks={ranks}
+#SBATCH --ntasks-per-node={per_node}
+#SBATCH --gpus-per-node={per_node}
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output={name}-%j.log
+#SBATCH --signal=TERM@120
+
+# Trains {name} on {ranks} GPUs, up to step STEPS. Give the time that a job may take:
+#   sbatch --time=24:00:00 --export=ALL,STEPS=100000 this-file
+# The ranks get SIGTERM 120 s before the end; they finish their step and save. 120 s must be enough for that.
+# orrery forecast tells the best interval between checkpoints, which EVERY is.
+set -u
+PLAN=${{PLAN:-{name}.toml}}
+SAVES=${{SAVES:-{name}-saves}}
+STEPS=${{STEPS:-1000}}
+EVERY=${{EVERY:-100}}
+TRIES=${{TRIES:-20}}
+
+ORRERY_TOKEN=$(head -c 32 /dev/urandom | sha256sum | cut -c 1-64)
+export ORRERY_TOKEN
+
+# The newest checkpoint is a folder 0012-step-300: number and last step.
+newest=$(find "$SAVES" -maxdepth 1 -name '*-step-*[0-9]' -printf '%f\n' 2>/dev/null | sort -n | tail -n 1)
+trained=${{newest##*-}}
+left=$((STEPS - ${{trained:-0}}))
+if [ "$left" -le 0 ]; then
+  echo "all $STEPS steps are trained: $SAVES/$newest"
+  exit 0
+fi
+srun orrery run "$PLAN" --backend cuda --warmup 0 --steps "$left" --checkpoint "$SAVES" --every "$EVERY" \
+  ${{newest:+--resume}}
+status=$?
+
+# 0: trained to the end. 1, 2: the plan or the flags are wrong, so that another try would fail, too.
+case $status in
+  0 | 1 | 2) exit $status ;;
+esac
+if [ "${{SLURM_RESTART_COUNT:-0}}" -ge "$TRIES" ]; then
+  echo "status $status, and the job was queued again $TRIES times (TRIES)"
+  exit $status
+fi
+echo "status $status: the job is queued again"
+scontrol requeue "$SLURM_JOB_ID"
+)sh",
+                     fmt::arg("name", name), fmt::arg("ranks", ranks), fmt::arg("per_node", per_node),
+                     fmt::arg("nodes", (ranks + per_node - 1) / per_node));
+}
+
+}  // namespace orrery

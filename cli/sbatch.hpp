@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "core/plan/plan.hpp"
+
+namespace orrery {
+
+/// A batch file for Slurm that runs a plan file to its last step: it takes up the newest checkpoint, and is queued
+/// again where a node fails, the time is up, or it is preempted.
+[[nodiscard]] std::string sbatch_text(const PlannedRun&);
+
+}  // namespace orrery

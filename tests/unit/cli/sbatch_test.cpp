@@ -1,0 +1,88 @@
+#include "cli/sbatch.hpp"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "tests/support/program_run.hpp"
+#include "tests/support/tiny_run.hpp"
+
+using namespace orrery;
+using test::contents;
+using test::Ran;
+
+namespace {
+
+/// The batch file of a plan of 16 ranks on nodes of 8, in a folder with an srun and an scontrol that note their words.
+class Batch {
+ public:
+  Batch() {
+    PlannedRun run = test::tiny_run(Mesh{{{Axis::data, 16}}}, 16);
+    run.plan.name = "my plan; rm";
+    run.cluster.emplace();
+    run.cluster->devices_per_node = 8;
+    text_ = sbatch_text(run);
+    test::write(folder_.file("job.sh"), text_);
+    std::filesystem::create_directory(folder_.file("bin"));
+    program("scontrol", "echo \"$@\" >> " + folder_.file("requeued"));
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+  [[nodiscard]] std::string file(const std::string& name) const { return folder_.file(name); }
+  /// Runs it where srun ends with a status, in the environment that Slurm would give.
+  Ran run(int srun_status, const std::string& environment) {
+    program("srun", "echo \"$@\" > " + file("srun") + "\nexit " + std::to_string(srun_status));
+    return test::run("env -C " + file(".") + " PATH=" + file("bin") + ":$PATH SLURM_JOB_ID=77 " + environment,
+                     "bash job.sh");
+  }
+
+ private:
+  void program(const std::string& name, const std::string& body) {
+    const std::string path = folder_.file("bin/" + name);
+    test::write(path, "#!/bin/sh\n" + body + "\n");
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+  test::TemporaryFolder folder_;
+  std::string text_;
+};
+
+}  // namespace
+
+TEST_CASE("a batch file asks Slurm for the plan's nodes, notice and another try", "[unit][cli]") {
+  const Batch b;
+  for (const char* line :
+       {"#!/bin/bash\n", "#SBATCH --job-name=my-plan--rm\n", "#SBATCH --nodes=2\n", "#SBATCH --ntasks=16\n",
+        "#SBATCH --ntasks-per-node=8\n", "#SBATCH --requeue\n", "#SBATCH --signal=TERM@120\n"}) {
+    CAPTURE(line);
+    CHECK(b.text().find(line) != std::string::npos);
+  }
+}
+
+TEST_CASE("a batch job begins, goes on from the newest checkpoint, and ends at the last step", "[unit][cli]") {
+  Batch b;
+  CHECK(b.run(0, "STEPS=500").status == 0);
+  const std::string flags = "orrery run my-plan--rm.toml --backend cuda --warmup 0 --steps ";
+  CHECK(contents(b.file("srun")) == flags + "500 --checkpoint my-plan--rm-saves --every 100\n");
+  // 0010 is newer than 0009; what was not finished does not count.
+  for (const char* name : {"0009-step-180", "0010-step-200", "0011-step-220.partial"}) {
+    std::filesystem::create_directories(b.file("my-plan--rm-saves/") + name);
+  }
+  CHECK(b.run(0, "STEPS=500 EVERY=20").status == 0);
+  CHECK(contents(b.file("srun")) == flags + "300 --checkpoint my-plan--rm-saves --every 20 --resume\n");
+  std::filesystem::remove(b.file("srun"));
+  const Ran over = b.run(0, "STEPS=200");
+  CHECK(over.status == 0);
+  CHECK(over.out == "all 200 steps are trained: my-plan--rm-saves/0010-step-200\n");
+  CHECK(!std::filesystem::exists(b.file("srun")));
+  CHECK(!std::filesystem::exists(b.file("requeued")));
+}
+
+TEST_CASE("a batch job is queued again after notice and failures, not after mistakes, and not without end",
+          "[unit][cli]") {
+  Batch b;
+  for (const int mistake : {1, 2}) CHECK(b.run(mistake, "STEPS=500").status == mistake);
+  CHECK(!std::filesystem::exists(b.file("requeued")));
+  for (const int failed : {3, 137, 143}) CHECK(b.run(failed, "STEPS=500").status == 0);
+  CHECK(contents(b.file("requeued")) == "requeue 77\nrequeue 77\nrequeue 77\n");
+  CHECK(b.run(3, "STEPS=500 SLURM_RESTART_COUNT=20").status == 3);
+  CHECK(b.run(3, "STEPS=500 SLURM_RESTART_COUNT=4 TRIES=4").status == 3);
+  CHECK(contents(b.file("requeued")).size() == 3 * std::string("requeue 77\n").size());
+}
