@@ -148,7 +148,8 @@ TEST_CASE("a row's largest logit and its sum of one reading are those of two", "
 }
 
 // Rows: -infinity first, infinity, NaN first, NaN later, and -infinity everywhere but once. A second reading computes
-// exp(x - largest), which is 0 for -infinity and NaN for infinity and NaN; a run must see that its logits are no numbers.
+// exp(x - largest), which is 0 for -infinity and NaN for infinity and NaN; so a run sees that its logits are no
+// numbers.
 TEST_CASE("logits that are infinite or no numbers give what two readings give", "[device]") {
   const auto [t, columns] = GENERATE(
       table<DType, std::uint64_t>({{DType::f64, 130}, {DType::f32, 700}, {DType::bf16, 700}, {DType::f16, 3}}));
