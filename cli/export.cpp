@@ -29,8 +29,7 @@ class ExportVerb final : public Verb {
     targets.emplace_back(sbatch.name);
     c.choice("--to", target_, targets,
              "the program that is to launch it, or sbatch: a Slurm batch file that runs this plan file; default: the "
-             "program that "
-             "the plan is for");
+             "program that the plan is for");
     c.option("--cluster", cluster_, "cluster in place of the plan's: a name, a .toml file, or as h200:8x4");
     declare_machine(c, flags_);
     declare_plan_sources(c, flags_);
