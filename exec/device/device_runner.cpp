@@ -67,12 +67,12 @@ std::vector<std::string> DeviceNotes::host_kernels() const {
   return names;
 }
 
-void DeviceNotes::on_odd_rows(std::uint64_t elements) {
+void DeviceNotes::on_odd_rows(OddRows rows) {
   const std::lock_guard lock(mutex_);
-  odd_rows_.insert(elements);
+  odd_rows_.insert(rows);
 }
 
-std::vector<std::uint64_t> DeviceNotes::odd_rows() const {
+std::vector<DeviceNotes::OddRows> DeviceNotes::odd_rows() const {
   const std::lock_guard lock(mutex_);
   return {odd_rows_.begin(), odd_rows_.end()};
 }
@@ -331,8 +331,10 @@ void DeviceRunner::compute(Queue& q, const Compute& c) {
     if (kernel.kind == KernelKind::gemm && size_of(operands_[0].dtype) == 2) {
       const std::uint64_t of_a = kernel.options.transpose_a ? kernel.rows : kernel.depth;
       const std::uint64_t of_b = kernel.options.transpose_b ? kernel.depth : kernel.columns;
-      for (const std::uint64_t row : {of_a, of_b, kernel.columns}) {
-        if (row % 8 != 0) notes_.on_odd_rows(row);
+      const std::array<std::uint64_t, 3> rows{of_a, of_b, kernel.columns};  // of a, b and c, the first operands
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        const std::uint64_t bytes = size_of(operands_[i].dtype);
+        if (rows[i] * bytes % 16 != 0) notes_.on_odd_rows({rows[i], bytes});
       }
     }
     q.stream->run(kernel, operands_, context);

@@ -25,9 +25,13 @@ class DeviceNotes {
   /// Notes a kernel that the device lacks, so that the host computed it.
   void on_host(KernelKind);
   [[nodiscard]] std::vector<std::string> host_kernels() const;
-  /// A product in 16 bits that has rows of so many elements, which do not all begin at multiples of 16 bytes.
-  void on_odd_rows(std::uint64_t elements);
-  [[nodiscard]] std::vector<std::uint64_t> odd_rows() const;
+  struct OddRows {
+    std::uint64_t elements = 0, element_bytes = 0;
+    auto operator<=>(const OddRows&) const = default;
+  };
+  /// A product of factors in 16 bits that has such rows, which do not all begin at multiples of 16 bytes.
+  void on_odd_rows(OddRows);
+  [[nodiscard]] std::vector<OddRows> odd_rows() const;
   /// Notes a step that the device got as a graph.
   void on_graph(bool built_anew);
   struct Graphs {
@@ -42,7 +46,7 @@ class DeviceNotes {
  private:
   mutable std::mutex mutex_;
   std::set<KernelKind> on_host_;
-  std::set<std::uint64_t> odd_rows_;
+  std::set<OddRows> odd_rows_;
   Graphs graphs_;
   std::map<Rank, std::uint64_t> own_bytes_;
   std::uint64_t taken_bytes_ = 0;

@@ -58,11 +58,12 @@ DeviceRun finished(RunResult result, const Device& device, const DeviceNotes& ke
     run.notes.push_back(
         fmt::format("computed by the host, because the device has no kernel: {}", fmt::join(names, ", ")));
   }
-  for (const std::uint64_t row : kernels.odd_rows()) {
+  for (const auto& [elements, bytes] : kernels.odd_rows()) {
+    const std::uint64_t chunk = 16 / bytes;
     run.notes.push_back(
-        fmt::format("products with rows of {} elements in 16 bits read them in small pieces, which is slower: not all "
-                    "rows begin at multiples of 16 bytes, as those of {} would",
-                    row, (row + 7) / 8 * 8));
+        fmt::format("products with rows of {} elements in {} bits: not all begin at multiples of 16 bytes, as those of "
+                    "{} would; the library is told so, and may choose a slower algorithm; no GPU has timed it",
+                    elements, 8 * bytes, (elements + chunk - 1) / chunk * chunk));
   }
   return run;
 }

@@ -113,14 +113,18 @@ class Launcher {
       device::for_each(*this, p.rows * p.columns, device::AddRow<float>{p.bias, p.c.x, p.columns});
     }
   }
+  /// Throws Error where there is no memory; what there was stays, and other kernels may go on.
   [[nodiscard]] void* scratch(std::uint64_t bytes) {
     if (bytes > scratch_bytes_) {
       // Earlier work still uses the old memory.
-      scratch_bytes_ = std::max(bytes, 2 * scratch_bytes_);
+      const std::uint64_t size = std::max(bytes, 2 * scratch_bytes_);
       void* more = nullptr;
-      require(cudaMalloc(&more, scratch_bytes_), "take memory for kernels' own use");
+      const cudaError_t code = cudaMalloc(&more, size);
+      if (code != cudaSuccess) static_cast<void>(cudaGetLastError());  // it is no failure of the next launch
+      require(code, "take memory for kernels' own use");
       scratches_.push_back(more);
-      held_bytes_ += scratch_bytes_;
+      scratch_bytes_ = size;
+      held_bytes_ += size;
     }
     return scratches_.back();
   }

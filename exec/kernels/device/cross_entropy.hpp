@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
 
 #include "exec/kernels/device/launcher.hpp"
 #include "exec/kernels/vocabulary_part.hpp"
@@ -20,23 +19,7 @@ struct ScaleLogits {
   }
 };
 
-template <class T>
-struct CrossEntropyMax {
-  Elements logits, largest;
-  VocabularyPart part;
-  std::uint64_t columns;
-  template <class Block>
-  ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
-    T most = -std::numeric_limits<T>::infinity();
-    for (std::uint64_t c = b.thread(); c < part.valid; c += b.threads()) {
-      const T v = logits.load<T>(row * columns + c);
-      most = most < v ? v : most;
-    }
-    most = b.largest(most);
-    if (b.thread() == 0) largest.store(row, most);
-  }
-};
-
+/// Reads the logits again, where the kernel before left no sums (loss_once.hpp, which has the kernel of the largest).
 template <class T>
 struct CrossEntropySum {
   Elements logits, largest, targets, sums, target_logits;
@@ -124,10 +107,6 @@ bool run_losses(Launcher& l, const Kernel& k, const NamedOperands& o, const Kern
   switch (k.kind) {
     case KernelKind::scale_logits:
       for_each(l, k.rows * k.columns, ScaleLogits<T>{x(N::logits), scale, static_cast<T>(k.softcap)});
-      return true;
-    case KernelKind::cross_entropy_max:
-      for_each_row(l, k.rows,
-                   CrossEntropyMax<T>{x(N::logits), x(N::max), VocabularyPart(k, o[N::logits].place), k.columns});
       return true;
     case KernelKind::cross_entropy_sum:
       for_each_row(l, k.rows,

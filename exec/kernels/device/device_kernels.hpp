@@ -35,9 +35,11 @@ bool run_gemm(Launcher& l, const Kernel& k, const NamedOperands& o) {
   return true;
 }
 
-/// Launches a kernel for which has_kernel is true.
+/// Launches a kernel for which has_kernel is true, of a launcher that gets all of its kernels so, in a stream's order.
 template <class T, class Launcher>
-void launch_kernel(Launcher& l, const Kernel& k, std::span<const Operand> operands, const KernelContext& c) {
+void launch_kernel(Launcher& l, KeptSums& kept, const Kernel& k, std::span<const Operand> operands,
+                   const KernelContext& c) {
+  if (run_loss_once<T>(l, kept, k, operands)) return;
   const NamedOperands o(k, operands);
   const bool done = run_gemm(l, k, o) || run_elementwise<T>(l, k, o, c) || run_norms<T>(l, k, o, c) ||
                     run_embeddings<T>(l, k, o, c) || run_attention<T>(l, k, o, c) ||
@@ -46,11 +48,11 @@ void launch_kernel(Launcher& l, const Kernel& k, std::span<const Operand> operan
   ORRERY_ASSERT(done, name_of(k.kind));
 }
 
-/// Likewise, of a launcher that gets all of its kernels so, in a stream's order.
+/// Likewise, a kernel by itself.
 template <class T, class Launcher>
-void launch_kernel(Launcher& l, KeptSums& kept, const Kernel& k, std::span<const Operand> operands,
-                   const KernelContext& c) {
-  if (!run_loss_once<T>(l, kept, k, operands)) launch_kernel<T>(l, k, operands, c);
+void launch_kernel(Launcher& l, const Kernel& k, std::span<const Operand> operands, const KernelContext& c) {
+  KeptSums none;
+  launch_kernel<T>(l, none, k, operands, c);
 }
 
 }  // namespace orrery::device

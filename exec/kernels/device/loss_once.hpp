@@ -1,5 +1,7 @@
 #pragma once
 
+#include <limits>
+
 #include "exec/kernels/device/cross_entropy.hpp"
 
 /// The largest logit of a row and its sum of exponentials, from one reading of the logits.
@@ -35,13 +37,13 @@ struct CrossEntropyOnce {
       if (most < v) {
         sum = sum * std::exp(most - v) + T{1};
         most = v;
-      } else {
+      } else if (v != -std::numeric_limits<T>::infinity()) {  // its exponential is 0; a NaN comes through
         sum += std::exp(v - most);
       }
     }
     const T of_row = b.largest(most);
     // A thread without logits has no largest, and infinity less infinity is no number.
-    sum = b.sum(sum > T{0} ? sum * std::exp(most - of_row) : T{0});
+    sum = b.sum(sum == T{0} ? T{0} : sum * std::exp(most - of_row));
     if (b.thread() != 0) return;
     largest.store(row, of_row);
     kept[row] = of_row;
@@ -58,7 +60,7 @@ struct CrossEntropyCorrect {
   ORRERY_ON_DEVICE void operator()(std::uint64_t row) const {
     const T sum = kept[rows + row];
     const std::int64_t target = targets.whole(row);
-    sums.store(row, sum > T{0} ? sum * std::exp(kept[row] - largest.load<T>(row)) : T{0});
+    sums.store(row, sum == T{0} ? T{0} : sum * std::exp(kept[row] - largest.load<T>(row)));
     target_logits.store(row, part.holds(target) ? logits.load<T>(row * columns + part.column(target)) : T{0});
   }
 };

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 
 #include "exec/device/host_device.hpp"
 #include "tests/support/device_under_test.hpp"
@@ -143,5 +144,41 @@ TEST_CASE("a row's largest logit and its sum of one reading are those of two", "
     for (std::uint64_t r = 0; r < rows; ++r) {
       CHECK(raised.sums[r] == Approx(once.sums[r] * std::exp(-3.0)).epsilon(1e-4));
     }
+  }
+}
+
+// Rows: -infinity first, infinity, NaN first, NaN later, and -infinity everywhere but once. A second reading computes
+// exp(x - largest), which is 0 for -infinity and NaN for infinity and NaN; so a run sees that its logits are no
+// numbers.
+TEST_CASE("logits that are infinite or no numbers give what two readings give", "[device]") {
+  const auto [t, columns] = GENERATE(
+      table<DType, std::uint64_t>({{DType::f64, 130}, {DType::f32, 700}, {DType::bf16, 700}, {DType::f16, 3}}));
+  CAPTURE(name_of(t), columns);
+  const double infinity = std::numeric_limits<double>::infinity(), none = std::numeric_limits<double>::quiet_NaN();
+  Memory logits = values(t, rows * columns, 4);
+  logits.set(0, -infinity);
+  logits.set(columns + 1, infinity);
+  logits.set(2 * columns, none);
+  logits.set(3 * columns + columns / 2, none);
+  for (std::uint64_t c = 0; c < columns; ++c) {
+    if (c != columns / 2) logits.set(4 * columns + c, -infinity);
+  }
+  const Results once = run_both(t, logits, columns, Between::nothing, {});
+  const Results twice = run_both(t, logits, columns, Between::other_kernel, {});
+  CHECK(once.largest == twice.largest);
+  const Results raised = run_both(t, logits, columns, Between::larger_maximum, {});
+  for (const std::uint64_t r : {0U, 4U}) {
+    CAPTURE(r);
+    double sum = 0.0;
+    for (std::uint64_t c = 0; c < columns; ++c) sum += std::exp(logits[r * columns + c] - once.largest[r]);
+    CHECK(once.sums[r] == Approx(sum).epsilon(1e-4));
+    CHECK(twice.sums[r] == Approx(sum).epsilon(1e-4));
+    CHECK(raised.sums[r] == Approx(sum * std::exp(-3.0)).epsilon(1e-4));
+  }
+  for (const std::uint64_t r : {1U, 2U, 3U}) {
+    CAPTURE(r);
+    CHECK(std::isnan(once.sums[r]));
+    CHECK(std::isnan(twice.sums[r]));
+    CHECK(std::isnan(raised.sums[r]));
   }
 }

@@ -22,7 +22,7 @@ bool FusedAttention::run(const Kernel& k, std::span<const Operand> operands, con
     notes_.own(reason);
     return false;
   }
-  const AttentionPlan* const found = plan(attention_shape(k, o[N::qkv].dtype));
+  const AttentionPlan* const found = plan(attention_shape(k, o[N::qkv].dtype), scratch);
   if (found == nullptr) return false;
   const auto memory = [&](N name) {
     const Operand* x = o.find(name);
@@ -34,12 +34,14 @@ bool FusedAttention::run(const Kernel& k, std::span<const Operand> operands, con
   return true;
 }
 
-const AttentionPlan* FusedAttention::plan(const AttentionShape& shape) {
+const AttentionPlan* FusedAttention::plan(const AttentionShape& shape, const Scratch& scratch) {
   const auto [at, fresh] = plans_.try_emplace(shape);
   if (!fresh) return at->second.get();
   try {
     if (!handle_) handle_ = std::make_unique<OwnedHandle>(stream_);
-    at->second = std::make_unique<AttentionPlan>(shape, PlanTarget{handle_->get(), {}, capability_});
+    auto made = std::make_unique<AttentionPlan>(shape, PlanTarget{handle_->get(), {}, capability_});
+    if (made->workspace_bytes() > 0) static_cast<void>(scratch(made->workspace_bytes()));  // or there is no room
+    at->second = std::move(made);
     std::string why;
     notes_.cudnn(library(why)->text);
   } catch (const Error& e) {

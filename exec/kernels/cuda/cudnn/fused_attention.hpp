@@ -22,14 +22,14 @@ class FusedAttention {
   FusedAttention(const FusedAttention&) = delete;
   FusedAttention& operator=(const FusedAttention&) = delete;
 
-  /// Memory for one kernel's own use.
+  /// Memory for one kernel's own use. Throws Error where there is none; as much as was had once is there again.
   using Scratch = std::function<void*(std::uint64_t bytes)>;
   /// Launches a kernel; false, and nothing is launched, where it is no flash attention or our own kernel is to do it.
   bool run(const Kernel&, std::span<const Operand>, const Scratch&);
 
  private:
-  /// Null where cuDNN has no plan.
-  [[nodiscard]] const AttentionPlan* plan(const AttentionShape&);
+  /// Null where cuDNN has no plan, or there is no memory for its workspace; the notes say why.
+  [[nodiscard]] const AttentionPlan* plan(const AttentionShape&, const Scratch&);
 
   void* stream_;
   int capability_;
