@@ -228,7 +228,7 @@ TEST_CASE("cli.export and export.*: a target that is none, and one that cannot s
   write(launch, script);
   CHECK(refused("export " + launch + " --to sbatch --model llama-3-8b --cluster dgx-h100 -o " + out) ==
         "error: a batch file runs a plan file, and " + launch + " is a launch file [export.plan-file]\n" + help);
-  CHECK(refused("export " + words + " --to sbatch --model llama-3-8b --cluster h100:8x2 --set sequence=4096 -o " + out)
+  CHECK(refused("export " + words + " --to sbatch --model llama-3-8b --cluster h100:8x2 -o " + out)
             .find("error: a batch file runs a plan file, and tp=8 dp=2 is a plan in one line [export.plan-file]\n" +
                   help) != std::string::npos);
   CHECK(!std::filesystem::exists(out));
