@@ -56,9 +56,10 @@ double estimated_step(const PlannedRun& run, const Program& program, const Calib
 
 void declare_adaptation(Command& c, AdaptFlags& flags) {
   c.group("A plan that follows the machine");
-  c.option("--adapt", flags.tolerance,
-           "where steps take longer or shorter than predicted by this share (0.15), fit the calibration to the run, "
-           "search again, and change the plan between two steps if that saves time");
+  c.option(
+      "--adapt", flags.tolerance,
+      "where steps take longer or shorter than predicted by this share (0.01 to 0.99), fit the calibration to the run, "
+      "search again, and change the plan between two steps if that saves time");
   c.option("--slow-links", flags.slow_links,
            "make messages between ranks as slow as over links of this rate (\"20 MB/s\"), to see what a run does");
   c.option("--slow-from", flags.slow_from, "--slow-links: the first slow step", {1, 1'000'000'000});
@@ -67,7 +68,7 @@ void declare_adaptation(Command& c, AdaptFlags& flags) {
 
 std::optional<double> adapt_tolerance(const AdaptFlags& flags) {
   if (!flags.tolerance) return std::nullopt;
-  return number_of(*flags.tolerance, "--adapt", 0.01, 10.0);
+  return number_of(*flags.tolerance, "--adapt", 0.01, 0.99);
 }
 
 std::optional<SlowLinks> slow_links_of(const AdaptFlags& flags) {
@@ -112,6 +113,7 @@ RunResult Adaptation::train(const std::function<RunResult()>& segment,
     losses.insert(losses.end(), part.losses.begin(), part.losses.end());
     const bool goes_on = hand_over_ && !part.cancelled;
     if (goes_on) take_over();
+    if (hand_over_ && !goes_on) interrupt(told_.back().event);  // after the decision
     tell(goes_on ? &now_ : nullptr);
     if (goes_on) continue;
     part.losses = std::move(losses);
@@ -169,6 +171,7 @@ void Adaptation::decide(const RunEvent& event, double measured) {
   told.predicted_s = predicted_;
   told.plan = describe(now_.run.plan);
   told.changes = weigh(event, told);
+  if (options_.cancel != nullptr && options_.cancel->load()) interrupt(told);
   predicted_ = told.changes ? told.other_s : measured;
   window_.clear();
   if (options_.hooks != nullptr) options_.hooks->adaptation(told);
@@ -176,6 +179,14 @@ void Adaptation::decide(const RunEvent& event, double measured) {
   say(fmt::format("note: steps take {} where {} were predicted; the plan {}: {}\n", seconds_text(told.measured_s),
                   seconds_text(told.predicted_s), told.changes ? "changes" : "stays", told.why));
   if (told.changes) hand_over_ = true;
+}
+
+// The plan stays where a run ends instead.
+void Adaptation::interrupt(AdaptationEvent& told) {
+  told.changes = false;
+  told.why = "the run was interrupted";
+  next_.reset();
+  state_.reset();
 }
 
 // Fits, searches, and weighs gain against cost; where the plan is to change, it and the state are kept for that.

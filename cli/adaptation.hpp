@@ -36,7 +36,8 @@ void declare_adaptation(Command&, AdaptFlags&);
 /// It compares the median of the last five steps with the prediction. Where they differ by more than the tolerance, it
 /// fits the calibration to the run's own trace (sim/cost/recalibrate.hpp) and searches again. The plan changes where
 /// the step gets shorter by more than the tolerance and the gain over the steps left exceeds the cost. Otherwise the
-/// plan stays, and the measured step is the new prediction. So a plan is left only once for each change of the machine.
+/// plan stays, and the measured step is the new prediction. After a change, steps are compared with what was predicted
+/// for the new plan, so that a wrong prediction can lead to another search and change.
 ///
 ///     predicted step = estimate of the plan x measured step / estimate of the plan so far, both as fitted
 ///     gain = (measured step - predicted step) x steps left
@@ -67,6 +68,7 @@ class Adaptation {
   void step_ended(const RunEvent&);
   void decide(const RunEvent&, double measured);
   [[nodiscard]] bool weigh(const RunEvent&, AdaptationEvent&);
+  void interrupt(AdaptationEvent&);
   void take_over();
 
   double tolerance_;

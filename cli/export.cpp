@@ -5,10 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
+#include "cli/file_kind.hpp"
 #include "cli/plan_source.hpp"
 #include "cli/sbatch.hpp"
 #include "cli/status.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/source_excerpt.hpp"
+#include "core/base/toml_reader.hpp"
 #include "framework/framework.hpp"
 
 namespace orrery {
@@ -24,10 +27,9 @@ class ExportVerb final : public Verb {
     std::vector<std::string> targets;
     for (const LaunchWriting& w : launch_writings()) targets.emplace_back(w.name);
     targets.emplace_back(sbatch.name);
-    c.choice(
-        "--to", target_, targets,
-        "the program that is to launch it, or sbatch: a Slurm batch file for orrery run; default: the program that "
-        "the plan is for");
+    c.choice("--to", target_, targets,
+             "the program that is to launch it, or sbatch: a Slurm batch file that runs this plan file; default: the "
+             "program that the plan is for");
     c.option("--cluster", cluster_, "cluster in place of the plan's: a name, a .toml file, or as h200:8x4");
     declare_machine(c, flags_);
     declare_plan_sources(c, flags_);
@@ -36,7 +38,7 @@ class ExportVerb final : public Verb {
         "  orrery export best.toml --to megatron -o train.sh\n"
         "  orrery export best.toml --to deepspeed -o ds_config.json\n"
         "  orrery export train.sh --to torchtitan\n"
-        "  orrery export best.toml --to sbatch -o job.sh");
+        "  orrery export best.toml --to sbatch -o job.sh  # the job runs best.toml");
   }
 
   int run() override {
@@ -45,7 +47,8 @@ class ExportVerb final : public Verb {
     const LoadedPlan loaded = load_plan(plan_, flags_, cluster_, ClusterUse::replace);
     const LaunchWriting writing = target(loaded.run);
     Diagnostics d;
-    const std::optional<std::string> text = writing.write(loaded.run, d);
+    const std::optional<std::string> text =
+        writing.write == nullptr ? sbatch_text(loaded.run, plan_file()) : writing.write(loaded.run, d);
     require_none(d);
     write_output(flags_, *text);
     if (prints_output(flags_)) return status_fine;
@@ -61,9 +64,26 @@ class ExportVerb final : public Verb {
 
  private:
   /// Orrery's own launch is the plan file; a batch file runs that.
-  static constexpr LaunchWriting sbatch{
-      "sbatch", "a Slurm batch file for orrery run",
-      [](const PlannedRun& run, Diagnostics&) { return std::optional(sbatch_text(run)); }};
+  static constexpr LaunchWriting sbatch{"sbatch", "a Slurm batch file for orrery run"};
+
+  /// Where it is. Refuses what is no plan file, for orrery run in the job reads one.
+  [[nodiscard]] std::filesystem::path plan_file() const {
+    const std::filesystem::path path = plan_path(plan_, library_of(flags_));
+    std::string_view is;
+    if (!std::filesystem::exists(path)) {
+      is = "a plan in one line";
+    } else {
+      Diagnostics d;
+      const std::optional<std::string> text = read_text(path, d);
+      require_none(d);
+      if (kind_of(*text, path.string(), d) == FileKind::launch) is = "a launch file";
+    }
+    if (!is.empty()) {
+      refuse("export.plan-file", fmt::format("a batch file runs a plan file, and {} is {}", escaped(plan_), is),
+             {"orrery import FILE -o plan.toml makes a plan file of a launch file; orrery plan makes one of a model."});
+    }
+    return std::filesystem::absolute(path);
+  }
 
   [[nodiscard]] LaunchWriting target(const PlannedRun& run) const {
     if (target_ == sbatch.name) return sbatch;

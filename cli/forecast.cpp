@@ -253,15 +253,15 @@ class ForecastVerb final : public Verb {
       json["from"] = text_of(begin());
       json["by"] = *by_;
       json["in_time"] = in_time;
-      std::string answer = in_time ? fmt::format("{} end by {}, if the run begins on {}; no fewer of those tried do.\n",
-                                                 chosen_text(a, choices), *by_, text_of(begin()))
+      std::string answer = in_time ? fmt::format("{} by {}, if the run begins on {}; no fewer of those tried do.\n",
+                                                 chosen_text(a, choices, "end"), *by_, text_of(begin()))
                                    : fmt::format("No number of GPUs that was tried ends by {}.\n", *by_);
       text = answer + choices_text(a, choices) + "\n" + text;
     }
     json["batch_factor"] = factor;
     text = batch_note_ + text;
     if (least_ != "none") {
-      text = fmt::format("{} take the least {} of those tried.\n", chosen_text(a, choices), least_) +
+      text = fmt::format("{} the least {} of those tried.\n", chosen_text(a, choices, "take"), least_) +
              choices_text(a, choices) + "\n" + text;
     }
     if (budget_) {

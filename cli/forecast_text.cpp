@@ -239,12 +239,12 @@ Differ differ(const std::vector<ForecastChoice>& choices) {
 
 }  // namespace
 
-std::string chosen_text(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices) {
+std::string chosen_text(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices, std::string_view verb) {
   const auto [clusters, batches] = differ(choices);
   std::string out = counted(a.inputs.gpus, "GPU");
   if (clusters) out += " of " + escaped(a.subject.run.cluster->name);
   if (batches) out += fmt::format(" with batches of {}", a.subject.run.workload.global_batch);
-  return out;
+  return fmt::format("{} {}{}", out, verb, a.inputs.gpus == 1 ? "s" : "");
 }
 
 std::string choices_text(const ForecastAnswer& a, const std::vector<ForecastChoice>& choices) {

@@ -17,6 +17,14 @@ std::vector<std::uint64_t> batches_near(std::uint64_t batch) {
   return {sizes.begin(), sizes.end()};
 }
 
+/// The table shows money in one currency.
+void require_one_currency(const ClusterSpec& one, const ClusterSpec& other) {
+  if (!one.price_per_gpu_hour || !other.price_per_gpu_hour || one.price_currency == other.price_currency) return;
+  refuse("forecast.price",
+         fmt::format("{} costs {}, and {} costs {}", one.name, one.price_currency, other.name, other.price_currency),
+         {"All that are tried need one currency: --price and --also CLUSTER=PRICE give it."});
+}
+
 }  // namespace
 
 std::vector<ForecastVariant> variants_of(const ForecastAnswer& answer, const VariantQuestion& asked,
@@ -34,14 +42,7 @@ std::vector<ForecastVariant> variants_of(const ForecastAnswer& answer, const Var
     q.model = its.model.value_or("");
     const ForecastSubject subject =
         asked.plan ? forecast_subject(load_plan(*asked.plan, its, cluster), power) : searched_subject(q, power);
-    const ClusterSpec &one = *answer.subject.run.cluster, &other = *subject.run.cluster;
-    if (wish.least == SizeWish::Least::money && other.price_per_gpu_hour &&
-        one.price_currency != other.price_currency) {
-      refuse(
-          "forecast.price",
-          fmt::format("{} costs {}, and {} costs {}", one.name, one.price_currency, other.name, other.price_currency),
-          {"Which is less, one currency tells: --price and --also CLUSTER=PRICE."});
-    }
+    for (const ForecastVariant& v : out) require_one_currency(*v.answer.subject.run.cluster, *subject.run.cluster);
     out.push_back({forecast_answer(subject, asked.token_factor(subject.run.workload) * tokens, wishes, its), its});
     if (wish.least) require_amount(out.back().answer, *wish.least);
   };

@@ -18,11 +18,18 @@ std::string plain(const std::string& name) {
   return out.empty() || out.front() == '-' || out.front() == '.' ? "plan" + out : out;
 }
 
+/// One word of a shell, whatever is in it.
+std::string quoted(const std::string& word) {
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 }  // namespace
 
 // Slurm's words: https://slurm.schedmd.com/sbatch.html (--requeue, --signal, --open-mode) and scontrol.html (requeue).
 // Without "B:" the signal goes to the tasks alone, so that this script lives on and queues the job again.
-std::string sbatch_text(const PlannedRun& run) {
+std::string sbatch_text(const PlannedRun& run, const std::filesystem::path& plan) {
   const std::string name = plain(run.plan.name);
   const std::uint64_t ranks = run.plan.mesh.size();
   const std::uint64_t per_node = std::min<std::uint64_t>(ranks, run.cluster ? run.cluster->devices_per_node : 8);
@@ -42,7 +49,7 @@ std::string sbatch_text(const PlannedRun& run) {
 # The ranks get SIGTERM 120 s before the end; they finish their step and save. 120 s must be enough for that.
 # orrery forecast tells the best interval between checkpoints, which EVERY is.
 set -u
-PLAN=${{PLAN:-{name}.toml}}
+PLAN=${{PLAN:-{plan}}}
 SAVES=${{SAVES:-{name}-saves}}
 STEPS=${{STEPS:-1000}}
 EVERY=${{EVERY:-100}}
@@ -52,9 +59,12 @@ ORRERY_TOKEN=$(head -c 32 /dev/urandom | sha256sum | cut -c 1-64)
 export ORRERY_TOKEN
 
 # The newest checkpoint is a folder 0012-step-300: number and last step.
-newest=$(find "$SAVES" -maxdepth 1 -name '*-step-*[0-9]' -printf '%f\n' 2>/dev/null | sort -n | tail -n 1)
-trained=${{newest##*-}}
-left=$((STEPS - ${{trained:-0}}))
+look() {{
+  newest=$(find "$SAVES" -maxdepth 1 -name '*-step-*[0-9]' -printf '%f\n' 2>/dev/null | sort -n | tail -n 1)
+  trained=${{newest##*-}}
+  left=$((STEPS - ${{trained:-0}}))
+}}
+look
 if [ "$left" -le 0 ]; then
   echo "all $STEPS steps are trained: $SAVES/$newest"
   exit 0
@@ -63,19 +73,22 @@ srun orrery run "$PLAN" --backend cuda --warmup 0 --steps "$left" --checkpoint "
   ${{newest:+--resume}}
 status=$?
 
-# 0: trained to the end. 1, 2: the plan or the flags are wrong, so that another try would fail, too.
+# 0: all these steps are trained. They are not enough where the run began from an older checkpoint.
+# 1, 2: the plan or the flags are wrong, so that another try would fail, too.
+look
+if [ "$status" -eq 0 ] && [ "$left" -le 0 ]; then exit 0; fi
 case $status in
-  0 | 1 | 2) exit $status ;;
+  1 | 2) exit $status ;;
 esac
 if [ "${{SLURM_RESTART_COUNT:-0}}" -ge "$TRIES" ]; then
   echo "status $status, and the job was queued again $TRIES times (TRIES)"
-  exit $status
+  exit $((status ? status : 3))
 fi
-echo "status $status: the job is queued again"
+echo "status $status, and step ${{trained:-0}} of $STEPS: the job is queued again"
 scontrol requeue "$SLURM_JOB_ID"
 )sh",
-                     fmt::arg("name", name), fmt::arg("ranks", ranks), fmt::arg("per_node", per_node),
-                     fmt::arg("nodes", (ranks + per_node - 1) / per_node));
+                     fmt::arg("name", name), fmt::arg("plan", quoted(plan.string())), fmt::arg("ranks", ranks),
+                     fmt::arg("per_node", per_node), fmt::arg("nodes", (ranks + per_node - 1) / per_node));
 }
 
 }  // namespace orrery

@@ -1,13 +1,14 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "core/plan/plan.hpp"
 
 namespace orrery {
 
-/// A batch file for Slurm that runs a plan file to its last step: it takes up the newest checkpoint, and is queued
-/// again where a node fails, the time is up, or it is preempted.
-[[nodiscard]] std::string sbatch_text(const PlannedRun&);
+/// A batch file for Slurm that runs a plan file, which `plan` is, to its last step: it takes up the newest checkpoint,
+/// and is queued again where a node fails, the time is up, or it is preempted.
+[[nodiscard]] std::string sbatch_text(const PlannedRun&, const std::filesystem::path& plan);
 
 }  // namespace orrery

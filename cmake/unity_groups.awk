@@ -11,7 +11,7 @@
 
 {
   library[NR] = $1
-  path[NR] = $2
+  path[NR] = substr($0, length($1) + 2)
   n = NR
 }
 

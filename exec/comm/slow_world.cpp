@@ -8,7 +8,8 @@ namespace orrery {
 
 class SlowWorld::End final : public Communicator {
  public:
-  End(Communicator& end, Bandwidth rate, const std::atomic<bool>& slow) : end_(end), rate_(rate), slow_(slow) {}
+  End(Communicator& end, const World& world, Bandwidth rate, const std::atomic<bool>& slow)
+      : end_(end), world_(world), rate_(rate), slow_(slow) {}
 
   [[nodiscard]] Rank rank() const override { return end_.rank(); }
   std::int64_t exchange(std::span<const Message> messages, std::int64_t ready) override {
@@ -19,7 +20,7 @@ class SlowWorld::End final : public Communicator {
       for (const Piece& piece : m.pieces) (m.send ? sent : received) += piece.bytes;
     }
     const Seconds time = Bytes::of(static_cast<double>(std::max(sent, received))) / rate_;
-    std::this_thread::sleep_for(std::chrono::duration<double>(time.base()));
+    sleep(time);
     return met;
   }
   std::optional<std::int64_t> library_collective(const Collective& c, const Members& members,
@@ -29,7 +30,16 @@ class SlowWorld::End final : public Communicator {
   [[nodiscard]] std::uint64_t sent_bytes() const override { return end_.sent_bytes(); }
 
  private:
+  /// In slices, so that a rank does not outlast the run: its next exchange tells that that is over.
+  void sleep(Seconds time) const {
+    constexpr double slice = 0.05;
+    for (double left = time.base(); left > 0.0 && !world_.aborted(); left -= slice) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::min(left, slice)));
+    }
+  }
+
   Communicator& end_;
+  const World& world_;
   Bandwidth rate_;
   const std::atomic<bool>& slow_;
 };
@@ -37,7 +47,7 @@ class SlowWorld::End final : public Communicator {
 Communicator& SlowWorld::communicator(Rank rank, std::uint32_t end) {
   const std::lock_guard lock(ends_mutex_);
   std::unique_ptr<Communicator>& found = ends_[{rank, end}];
-  if (!found) found = std::make_unique<End>(world_.communicator(rank, end), rate_, slow_);
+  if (!found) found = std::make_unique<End>(world_.communicator(rank, end), world_, rate_, slow_);
   return *found;
 }
 

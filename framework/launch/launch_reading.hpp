@@ -69,7 +69,7 @@ class LaunchReading {
 
   // Values. Each is empty where the key is absent or null, or where its value is of another type, out of range or
   // depends on a variable that the file does not set, which is an error then (launch.value). Asking says nothing about
-  // the key.
+  // a key that the file has; one that it lacks counts as known, as what a wrong key may be meant for.
   [[nodiscard]] const LaunchValue* value(std::string_view key) const;
   [[nodiscard]] std::optional<std::uint64_t> whole(std::string_view key, std::uint64_t least = 0,
                                                    std::uint64_t most = std::uint64_t{1} << 40);
@@ -143,7 +143,7 @@ class LaunchReading {
   Diagnostics& diagnostics_;
   std::size_t mistakes_before_;
   std::map<std::string, Setting, std::less<>> settings_;  ///< by plan key
-  std::vector<std::string> spoken_of_;                    ///< sorted keys
+  std::vector<std::string> spoken_of_;                    ///< keys that the reader knows, in any order
   std::vector<LaunchNote> notes_;
   std::optional<ModelSpec> model_;
   std::string model_reference_;

@@ -130,7 +130,8 @@ void hiding(MegatronFlags& f, const LaunchSizes& s) {
 void dispatch(MegatronFlags& f, const LaunchSizes& s) {
   constexpr const char* flag = "--moe-token-dispatcher-type";
   const ModelSpec* model = f.reading().known_model();
-  if (model == nullptr || !model->mixture) return f.without_effect(flag, "the model has no experts");
+  if (model == nullptr) return;
+  if (!model->mixture) return f.without_effect(flag, "the model has no experts");
   const auto kind = f.word(flag, {"allgather", "alltoall", "flex", "alltoall_seq"});
   if (s.expert_ranks > 1 && kind.value_or("allgather") == "allgather") {
     if (kind)

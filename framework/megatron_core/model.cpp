@@ -142,12 +142,16 @@ class Model {
     f_.take("--add-qkv-bias", "biases of queries, keys and values");
     m_.tied_embeddings = !f_.on("--untie-embeddings-and-output-weights");
     f_.take("--untie-embeddings-and-output-weights", "a head of its own");
-    if (const auto limit = f_.real("--activation-func-clamp-value")) {
-      m_.gate_limit = *limit;
+    const char* limit = "--activation-func-clamp-value";
+    if (const auto value = f_.real(limit); value && f_.on("--quick-geglu")) {
+      m_.gate_limit = *value;
       // gpt-oss's gate, which plans name swiglu with a limit.
-      if (f_.on("--quick-geglu") && f_.real("--glu-linear-offset") == 1.0) m_.activation = Activation::swiglu;
+      if (f_.real("--glu-linear-offset") == 1.0) m_.activation = Activation::swiglu;
+      f_.take(limit, "gate_limit");
+      f_.take("--glu-linear-offset", "the gate");
+    } else {
+      f_.without_effect(limit, "values that are cut cost no time and no memory");
     }
-    f_.take("--activation-func-clamp-value", "gate_limit");
     if (f_.on("--apply-residual-connection-post-layernorm"))
       f_.error("--apply-residual-connection-post-layernorm",
                "residual connections that start behind the norm are not in plans");

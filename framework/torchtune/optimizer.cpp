@@ -130,15 +130,19 @@ void read_schedule(LaunchReading& r) {
 }  // namespace
 
 void read_torchtune_optimizer(LaunchReading& r) {
-  const std::string component = r.text(key).value_or("");
+  std::string component = r.text(key).value_or("");
   std::string_view kind = "adam";
-  if (is_on_host(r, component))
-    kind = put_kind(r, "optimizer.optimizer_class", r.text("optimizer.optimizer_class").value_or("torch.optim.AdamW"));
-  else if (!component.empty())
+  if (is_on_host(r, component)) {
+    component = r.text("optimizer.optimizer_class").value_or("torch.optim.AdamW");
+    kind = put_kind(r, "optimizer.optimizer_class", component);
+  } else if (!component.empty()) {
     kind = put_kind(r, key, component);
-  put_number(r, "optimizer.lr", "workload.optimizer.learning_rate", "1e-3");
+  }
+  put_number(r, "optimizer.lr", "workload.optimizer.learning_rate", kind == "adafactor" ? "1e-2" : "1e-3");
   put_number(r, "optimizer.weight_decay", "workload.optimizer.weight_decay",
              component.find("AdamW") != std::string::npos ? "0.01" : "0.0");
+  if (r.toggle("optimizer.is_paged").value_or(false))
+    r.refuse("optimizer.is_paged", fmt::format("{} are not in plans", paged), std::string(on_device));
   if (kind == "adam") {
     put_betas(r);
     put_number(r, "optimizer.eps", "workload.optimizer.epsilon", "1e-8");
@@ -146,10 +150,11 @@ void read_torchtune_optimizer(LaunchReading& r) {
     put_number(r, "optimizer.momentum", "workload.optimizer.momentum", "0.0");
   }
   r.without_effect({"optimizer.betas", "optimizer.eps", "optimizer.momentum"}, "of another optimizer");
-  r.without_effect({"optimizer.fused", "optimizer.foreach", "optimizer.capturable", "optimizer.block_size",
-                    "optimizer.bf16_stochastic_round", "optimizer.min_8bit_size", "optimizer.is_paged",
-                    "optimizer.amsgrad", "optimizer.maximize", "optimizer.nesterov", "optimizer.dampening"},
-                   "of kernels and values");
+  r.without_effect(
+      {"optimizer.fused", "optimizer.foreach", "optimizer.capturable", "optimizer.block_size",
+       "optimizer.bf16_stochastic_round", "optimizer.min_8bit_size", "optimizer.is_paged", "optimizer.amsgrad",
+       "optimizer.maximize", "optimizer.beta2_decay", "optimizer.d", "optimizer.nesterov", "optimizer.dampening"},
+      "of kernels and values");
   if (r.toggle("optimizer_in_bwd").value_or(false)) {
     if (r.whole("gradient_accumulation_steps").value_or(1) > 1)
       r.error("optimizer_in_bwd", "torchtune updates in the backward pass only without accumulation",

@@ -20,13 +20,19 @@ std::optional<Size> size(LaunchReading& r, const char* key) {
   return value ? std::optional(Size{*value, key}) : std::nullopt;
 }
 
+bool is_reference(const LaunchValue& v) {
+  return v.kind == LaunchValue::Kind::text && v.text.starts_with("${") && v.text.ends_with('}');
+}
+
 /// A value that is another's ("${batch_size}") becomes that one.
 void follow_references(LaunchReading& r) {
   std::vector<LaunchValue> values = r.file().values;
   for (LaunchValue& v : values) {
-    if (v.kind != LaunchValue::Kind::text || !v.text.starts_with("${") || !v.text.ends_with('}')) continue;
-    const LaunchValue* other = r.file().find(std::string_view(v.text).substr(2, v.text.size() - 3));
-    if (other == nullptr) continue;
+    if (!is_reference(v)) continue;
+    const LaunchValue* other = &v;
+    for (int links = 0; links < 8 && other != nullptr && is_reference(*other); ++links)
+      other = r.file().find(std::string_view(other->text).substr(2, other->text.size() - 3));
+    if (other == nullptr || other == &v) continue;
     v.kind = other->kind;
     v.items = other->items;
     v.text = other->text;
@@ -38,7 +44,8 @@ void follow_references(LaunchReading& r) {
 bool is_of_one_gpu(const LaunchReading& r) {
   constexpr std::string_view word = "single_device";
   const LaunchValue* folder = r.value("output_dir");
-  return r.file().origin.file.find(word) != std::string::npos ||
+  const std::string& file = r.file().origin.file;
+  return file.find(word, file.rfind('/') + 1) != std::string::npos ||
          (folder != nullptr && folder->text.find(word) != std::string::npos);
 }
 

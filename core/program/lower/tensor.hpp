@@ -55,7 +55,6 @@ void add_norm_gradients(const State&, const NormSite&, OperandArray&);
 /// Whether the gradient of its gamma lies in the memory of the weights.
 [[nodiscard]] bool shares_gradient(const State&, const NormSite&);
 
-/// Kernel of an activation.
 /// The activation of a feed-forward layer so wide, with its limit; the backward one with Pass::input_gradient.
 [[nodiscard]] Kernel activation_kernel(const State&, Pass, std::uint64_t rows, std::uint64_t width);
 

@@ -92,9 +92,8 @@ void read_stretch(Config& c, const std::string& outer, const json& object, std::
     s.fast = number("beta_fast", 0.0).value_or(s.fast);
     const auto truncate = object.find("truncate");
     s.whole_pairs = truncate == object.end() || !truncate->is_boolean() || truncate->get<bool>();
-    const auto one = number("mscale", 0.0), all = number("mscale_all_dim", 0.0);
-    if (s.length == 0.0 && one.value_or(0.0) > 0.0 && all.value_or(0.0) > 0.0)
-      out.constants = YarnConstants{*one, *all};
+    const double one = number("mscale", 0.0).value_or(0.0), all = number("mscale_all_dim", 0.0).value_or(0.0);
+    if (all > 0.0) out.constants = YarnConstants{one, all};
   } else if (out.kind == "llama3") {
     const auto low = number("low_freq_factor", 0.0), high = number("high_freq_factor", 0.0);
     if (!low || !high) return;
@@ -129,6 +128,8 @@ void take_stretch(ModelSpec& m, const Rope& rope) {
   if (!rope.constants) return;
   const double scale = m.attention_scale;
   set_constants(m, *rope.constants);
+  // The length follows from both constants, unless the file says it; without the first it is yarn's own.
+  if (stretch.length > 0.0 || rope.constants->one == 0.0) m.rope_stretch.length = stretch.length;
   if (!m.latent) m.attention_scale = scale;  // the library scales those of latent attention alone
 }
 

@@ -85,7 +85,7 @@ struct GatedBackward {
 template <class T>
 struct LimitedGate {
   T limit;
-  [[nodiscard]] ORRERY_ON_DEVICE T cut(T gate) const { return gate < limit ? gate : limit; }
+  [[nodiscard]] ORRERY_ON_DEVICE T cut(T gate) const { return gate > limit ? limit : gate; }
   [[nodiscard]] ORRERY_ON_DEVICE T with(T up) const { return T{1} + (up > limit ? limit : up < -limit ? -limit : up); }
   [[nodiscard]] ORRERY_ON_DEVICE static T sigmoid(T g) { return T{1} / (T{1} + Silu<T>::exponential(slope * g)); }
   static constexpr T slope = static_cast<T>(1.702L);

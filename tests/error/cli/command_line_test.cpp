@@ -330,7 +330,9 @@ TEST_CASE("cli.adapt: runs whose plan stays", "[error]") {
         "error: --adapt: the plan has one rank, so there is no other way to divide the work [cli.adapt]\n");
   CHECK(refused("run demo-2x2x2 --adapt much") == "error: --adapt: \"much\" is no number [cli.amount]\n");
   CHECK(refused("run demo-2x2x2 --adapt 0") ==
-        "error: --adapt is out of range [cli.amount]\n  It is 0; from 0.01 to 10 is allowed.\n");
+        "error: --adapt is out of range [cli.amount]\n  It is 0; from 0.01 to 0.99 is allowed.\n");
+  CHECK(refused("run demo-2x2x2 --adapt 1") ==
+        "error: --adapt is out of range [cli.amount]\n  It is 1; from 0.01 to 0.99 is allowed.\n");
   CHECK(refused("run demo-2x2x2 --slow-links 20") ==
         "error: --slow-links: the unit is missing; write for example \"3.35 TB/s\" [cli.adapt]\n"
         "  It is a rate with its unit: \"20 MB/s\".\n");

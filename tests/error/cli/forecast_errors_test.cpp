@@ -31,9 +31,15 @@ TEST_CASE("cli.flags: other clusters and batches without a question about them",
         "  They say how many tokens another batch needs for the same loss.\n");
   CHECK(refused("forecast demo-2x2x2 --tokens 1M --least days --batches --critical-batch 1M") ==
         "error: --batches goes only without a plan [cli.flags]\n  A plan has its batch.\n");
-  CHECK(refused(eight + "--tokens 1T --least money --price 2 --also 'dgx-a100=1 EUR'") ==
-        "error: dgx-h100 costs USD, and dgx-a100 costs EUR [forecast.price]\n"
-        "  Which is less, one currency tells: --price and --also CLUSTER=PRICE.\n");
+}
+
+TEST_CASE("forecast.price: clusters with prices in different currencies", "[error]") {
+  for (const char* wish : {"--least money", "--least days", "--from 2027-01-01 --by 2027-06-01"}) {
+    CAPTURE(wish);
+    CHECK(refused(eight + "--tokens 1T --price 2 --also 'dgx-a100=1 EUR' " + wish) ==
+          "error: dgx-h100 costs USD, and dgx-a100 costs EUR [forecast.price]\n"
+          "  All that are tried need one currency: --price and --also CLUSTER=PRICE give it.\n");
+  }
 }
 
 TEST_CASE("cli.amount: what is no amount", "[error]") {

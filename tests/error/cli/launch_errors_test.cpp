@@ -221,6 +221,17 @@ TEST_CASE("cli.export and export.*: a target that is none, and one that cannot s
   CHECK(refused("export " + file + " --to deepspeed -o " + out)
             .find("error: DeepSpeed has no pipeline that its file can say [export.pipeline]\n") != std::string::npos);
   CHECK(!std::filesystem::exists(out));
+  // A batch file runs a plan file.
+  const std::string launch = folder.file("train.sh"), words = "\"tp=8 dp=2\"";
+  const std::string help =
+      "  orrery import FILE -o plan.toml makes a plan file of a launch file; orrery plan makes one of a model.\n";
+  write(launch, script);
+  CHECK(refused("export " + launch + " --to sbatch --model llama-3-8b --cluster dgx-h100 -o " + out) ==
+        "error: a batch file runs a plan file, and " + launch + " is a launch file [export.plan-file]\n" + help);
+  CHECK(refused("export " + words + " --to sbatch --model llama-3-8b --cluster h100:8x2 -o " + out)
+            .find("error: a batch file runs a plan file, and tp=8 dp=2 is a plan in one line [export.plan-file]\n" +
+                  help) != std::string::npos);
+  CHECK(!std::filesystem::exists(out));
   const Ran as_json = run(ORRERY_PROGRAM, "export " + file + " --to deepspeed --json");
   CHECK(as_json.status == 2);
   CHECK(nlohmann::json::parse(as_json.out)["errors"][0]["code"] == "export.pipeline");

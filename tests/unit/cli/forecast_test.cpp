@@ -6,6 +6,8 @@
 #include <set>
 #include <sstream>
 
+#include "cli/forecast_answer.hpp"
+#include "cli/forecast_text.hpp"
 #include "tests/support/program_run.hpp"
 
 // `orrery forecast` as a person runs it.
@@ -314,4 +316,13 @@ TEST_CASE("--batches finds the batch that ends in time on the fewest GPUs, and f
   CHECK(j["wall_s"].get<double>() == Approx(least));
   CHECK(j["batch_factor"].get<double>() == Approx(1.0 + j["batch"].get<double>() * 1024.0 / 128000.0));
   CHECK(j["tokens"].get<double>() == Approx(2e9 * j["batch_factor"].get<double>()));
+}
+
+TEST_CASE("one GPU ends and takes, several end and take", "[unit][cli]") {
+  orrery::ForecastAnswer a;
+  a.inputs.gpus = 1;
+  CHECK(orrery::chosen_text(a, {}, "end") == "1 GPU ends");
+  CHECK(orrery::chosen_text(a, {}, "take") == "1 GPU takes");
+  a.inputs.gpus = 8;
+  CHECK(orrery::chosen_text(a, {}, "take") == "8 GPUs take");
 }

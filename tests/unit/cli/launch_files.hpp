@@ -185,6 +185,22 @@ gradient_accumulation_steps: 2
 learning_rate: 1.0e-5
 bf16: true
 )"},
+    {"colossal-ai-python", "colossal-ai", "train.py", "--model llama-3-8b --gpus 16 --set batch=32 --set sequence=4096",
+     R"(from colossalai.booster.plugin import HybridParallelPlugin
+
+TP = 2
+PP = 2
+
+def main():
+    plugin = HybridParallelPlugin(
+        tp_size=TP,
+        pp_size=PP,
+        zero_stage=1,
+        microbatch_size=1,
+        precision="bf16",
+        enable_flash_attention=True,
+    )
+)"},
     {"torchtune-yaml", "torchtune", "tune.yaml", "--gpus 8",
      R"(output_dir: /tmp/torchtune/llama3_8B/lora
 model:
@@ -209,22 +225,6 @@ loss:
   _component_: torchtune.modules.loss.LinearCrossEntropyLoss
 dtype: bf16
 enable_activation_checkpointing: True
-)"},
-    {"colossal-ai-python", "colossal-ai", "train.py", "--model llama-3-8b --gpus 16 --set batch=32 --set sequence=4096",
-     R"(from colossalai.booster.plugin import HybridParallelPlugin
-
-TP = 2
-PP = 2
-
-def main():
-    plugin = HybridParallelPlugin(
-        tp_size=TP,
-        pp_size=PP,
-        zero_stage=1,
-        microbatch_size=1,
-        precision="bf16",
-        enable_flash_attention=True,
-    )
 )"},
 };
 

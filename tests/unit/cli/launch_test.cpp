@@ -315,7 +315,7 @@ TEST_CASE("show lists frameworks, and what each can launch, within 80 columns", 
   const std::string all = good("show frameworks");
   check_width(all);
   const json list = answer("show frameworks");
-  CHECK(list.size() == 9);
+  CHECK(list.size() == 10);
   for (const json& f : list) {
     const std::string name = f["name"];
     CAPTURE(name);

@@ -20,16 +20,19 @@ class Batch {
     run.plan.name = "my plan; rm";
     run.cluster.emplace();
     run.cluster->devices_per_node = 8;
-    text_ = sbatch_text(run);
+    text_ = sbatch_text(run, "/plans/it's my plan}.toml");
     test::write(folder_.file("job.sh"), text_);
     std::filesystem::create_directory(folder_.file("bin"));
     program("scontrol", "echo \"$@\" >> " + folder_.file("requeued"));
   }
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] std::string file(const std::string& name) const { return folder_.file(name); }
-  /// Runs it where srun ends with a status, in the environment that Slurm would give.
-  Ran run(int srun_status, const std::string& environment) {
-    program("srun", "echo \"$@\" > " + file("srun") + "\nexit " + std::to_string(srun_status));
+  /// Runs it where srun saves a checkpoint of that name, if any, and ends with a status, in the environment that Slurm
+  /// would give.
+  Ran run(int srun_status, const std::string& environment, const std::string& saves = "") {
+    program("srun", "echo \"$@\" > " + file("srun") +
+                        (saves.empty() ? "" : "\nmkdir -p " + file("my-plan--rm-saves/") + saves) + "\nexit " +
+                        std::to_string(srun_status));
     return test::run("env -C " + file(".") + " PATH=" + file("bin") + ":$PATH SLURM_JOB_ID=77 " + environment,
                      "bash job.sh");
   }
@@ -58,15 +61,19 @@ TEST_CASE("a batch file asks Slurm for the plan's nodes, notice and another try"
 
 TEST_CASE("a batch job begins, goes on from the newest checkpoint, and ends at the last step", "[unit][cli]") {
   Batch b;
-  CHECK(b.run(0, "STEPS=500").status == 0);
-  const std::string flags = "orrery run my-plan--rm.toml --backend cuda --warmup 0 --steps ";
+  CHECK(b.run(0, "STEPS=500", "0001-step-500").status == 0);
+  const std::string flags = "orrery run /plans/it's my plan}.toml --backend cuda --warmup 0 --steps ";
   CHECK(contents(b.file("srun")) == flags + "500 --checkpoint my-plan--rm-saves --every 100\n");
+  std::filesystem::remove_all(b.file("my-plan--rm-saves"));
   // 0010 is newer than 0009; what was not finished does not count.
   for (const char* name : {"0009-step-180", "0010-step-200", "0011-step-220.partial"}) {
     std::filesystem::create_directories(b.file("my-plan--rm-saves/") + name);
   }
-  CHECK(b.run(0, "STEPS=500 EVERY=20").status == 0);
-  CHECK(contents(b.file("srun")) == flags + "300 --checkpoint my-plan--rm-saves --every 20 --resume\n");
+  CHECK(b.run(0, "PLAN=other.toml STEPS=500 EVERY=20", "0012-step-500").status == 0);
+  std::filesystem::remove(b.file("my-plan--rm-saves/0012-step-500"));
+  CHECK(contents(b.file("srun")) ==
+        "orrery run other.toml --backend cuda --warmup 0 --steps 300 --checkpoint my-plan--rm-saves --every 20 "
+        "--resume\n");
   std::filesystem::remove(b.file("srun"));
   const Ran over = b.run(0, "STEPS=200");
   CHECK(over.status == 0);
@@ -85,4 +92,17 @@ TEST_CASE("a batch job is queued again after notice and failures, not after mist
   CHECK(b.run(3, "STEPS=500 SLURM_RESTART_COUNT=20").status == 3);
   CHECK(b.run(3, "STEPS=500 SLURM_RESTART_COUNT=4 TRIES=4").status == 3);
   CHECK(contents(b.file("requeued")).size() == 3 * std::string("requeue 77\n").size());
+}
+
+TEST_CASE("a batch job that resumed from an older checkpoint is queued again for the steps that lack", "[unit][cli]") {
+  Batch b;
+  std::filesystem::create_directories(b.file("my-plan--rm-saves/0005-step-400"));
+  // It cannot be read, so the run goes on from step 300, for the 100 steps that it was asked for.
+  const Ran short_of = b.run(0, "STEPS=500", "0006-step-400");
+  CHECK(short_of.status == 0);
+  CHECK(short_of.out == "status 0, and step 400 of 500: the job is queued again\n");
+  CHECK(contents(b.file("requeued")) == "requeue 77\n");
+  CHECK(b.run(0, "STEPS=500 SLURM_RESTART_COUNT=20", "0007-step-450").status == 3);
+  CHECK(b.run(0, "STEPS=500", "0008-step-500").status == 0);
+  CHECK(contents(b.file("requeued")) == "requeue 77\n");
 }

@@ -112,6 +112,12 @@ TEST_CASE("DeepSeek's scaling changes the scale of scores", "[spec]") {
   const ModelSpec equal = read(R"("mscale": 1.0, "mscale_all_dim": 1.0)");
   CHECK(equal.attention_scale == Approx(std::pow(0.1 * std::log(40.0) + 1.0, 2) / std::sqrt(192.0)).epsilon(1e-14));
   CHECK(rotary_angles(equal, 0, 4096).length == 1.0);
+  const ModelSpec second = read(R"("mscale_all_dim": 1.0)");
+  CHECK(second.attention_scale == equal.attention_scale);
+  CHECK(rotary_angles(second, 0, 4096).length == Approx(0.1 * std::log(40.0) + 1.0));
+  const ModelSpec said = read(R"("mscale": 1.0, "mscale_all_dim": 1.0, "attention_factor": 1.25)");
+  CHECK(said.attention_scale == equal.attention_scale);
+  CHECK(rotary_angles(said, 0, 4096).length == 1.25);
   const ModelSpec none = read(R"("truncate": true)");
   CHECK(none.attention_scale == 0.0);
   CHECK(rotary_angles(none, 0, 4096).length == Approx(0.1 * std::log(40.0) + 1.0));
