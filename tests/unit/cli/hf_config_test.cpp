@@ -49,23 +49,33 @@ TEST_CASE("every verb that takes a model takes JSON under any name, and says wha
   }
 }
 
-TEST_CASE("a plan whose model asks for YaRN is not run, however it asks", "[unit][cli]") {
+TEST_CASE("a plan whose model asks for YaRN runs, however it asks, and not without its factor", "[unit][cli]") {
   const TemporaryFolder folder;
   write(folder.file("plan.toml"),
         "schema = 1\nmodel = \"model\"\ncluster = \"local-cpu\"\ngpus = 2\n[workload]\nbatch = 4\nsequence = 32\n"
         "precision = \"fp32\"\n[mesh]\norder = [\"data\"]\ndata = 2\n[plan]\nmicrobatch_size = 1\n");
-  const std::string scaling = R"("factor": 40, "rope_type": "yarn"})";
-  for (const std::string& spelling :
-       {R"("rope_scaling": {)" + scaling, R"("rope_parameters": {"rope_theta": 10000.0, )" + scaling}) {
-    std::string text =
-        R"({"model_type": "deepseek_v2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+  const auto run_with = [&](const std::string& spelling) {
+    write(folder.file("model"),
+          R"({"model_type": "deepseek_v2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
  "num_attention_heads": 4, "vocab_size": 256, "max_position_embeddings": 256, "q_lora_rank": null, "kv_lora_rank": 16,
  "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "n_routed_experts": 4, "num_experts_per_tok": 2,
- "moe_intermediate_size": 32, "n_shared_experts": 1, )";
-    write(folder.file("model"), text + spelling + "}");
-    const Ran ran = run(ORRERY_PROGRAM, "run " + folder.file("plan.toml") + " --steps 1");
-    CAPTURE(spelling, ran.out);
-    CHECK(ran.status == 2);
-    CHECK(ran.err.find("yarn") != std::string::npos);
-  }
+ "moe_intermediate_size": 32, "n_shared_experts": 1)" +
+              spelling + "}");
+    return run(ORRERY_PROGRAM, "run " + folder.file("plan.toml") + " --steps 1");
+  };
+  const auto losses_with = [&](const std::string& spelling) {
+    const Ran ran = run_with(spelling);
+    CAPTURE(spelling, ran.err);
+    CHECK(ran.status == 0);
+    const std::size_t at = ran.out.find("\nloss ");
+    REQUIRE(at != std::string::npos);
+    return ran.out.substr(at, ran.out.find('\n', at + 1) - at);
+  };
+  const std::string scaling = R"("factor": 40, "rope_type": "yarn"})";
+  const std::string older = losses_with(R"(, "rope_scaling": {)" + scaling);
+  CHECK(older == losses_with(R"(, "rope_parameters": {"rope_theta": 10000.0, )" + scaling));
+  CHECK(older != losses_with(""));
+  const Ran without = run_with(R"(, "rope_scaling": {"rope_type": "yarn"})");
+  CHECK(without.status == 2);
+  CHECK(without.err.find("yarn") != std::string::npos);
 }
