@@ -97,63 +97,24 @@ void backward(const Kernel&, const Operands& o, const KernelContext&) {
   }
 }
 
-/// y = f(gate) up, with pre[T, 2, columns]: gate, then up.
+/// A gate f(gate) up. `prepare` keeps what both passes make of a tile of gates.
 template <class T, template <class> class F>
-void gated_forward(const Kernel& k, const Operands& o, const KernelContext&) {
-  T in_gate[tile];
-  T in_up[tile];
-  T out[tile];
+struct Gate {
   T e[tile];
-  for (std::uint64_t row = 0; row < k.rows; ++row) {
-    for (std::uint64_t c = 0; c < k.columns; c += tile) {
-      const std::uint64_t n = std::min(tile, k.columns - c);
-      const T* gate = read(o[N::pre], 2 * row * k.columns + c, n, in_gate);
-      const T* up = read(o[N::pre], (2 * row + 1) * k.columns + c, n, in_up);
-      T* y = target(o[N::y], row * k.columns + c, out);
-      F<T>::prepare(gate, n, e);
-#pragma GCC ivdep
-      for (std::uint64_t i = 0; i < n; ++i) y[i] = F<T>::value(gate[i], e[i]) * up[i];
-      finish(o[N::y], row * k.columns + c, n, y);
-    }
-  }
-}
 
-template <class T, template <class> class F>
-void gated_backward(const Kernel& k, const Operands& o, const KernelContext&) {
-  T in_gate[tile];
-  T in_up[tile];
-  T in_dy[tile];
-  T out_gate[tile];
-  T out_up[tile];
-  T e[tile];
-  for (std::uint64_t row = 0; row < k.rows; ++row) {
-    for (std::uint64_t c = 0; c < k.columns; c += tile) {
-      const std::uint64_t n = std::min(tile, k.columns - c);
-      const std::uint64_t at_gate = 2 * row * k.columns + c;
-      const std::uint64_t at_up = at_gate + k.columns;
-      const T* gate = read(o[N::pre], at_gate, n, in_gate);
-      const T* up = read(o[N::pre], at_up, n, in_up);
-      const T* dy = read(o[N::dy], row * k.columns + c, n, in_dy);
-      T* dgate = target(o[N::dpre], at_gate, out_gate);
-      T* dup = target(o[N::dpre], at_up, out_up);
-      F<T>::prepare(gate, n, e);
-#pragma GCC ivdep
-      for (std::uint64_t i = 0; i < n; ++i) {
-        const T dup_i = dy[i] * F<T>::value(gate[i], e[i]);
-        dgate[i] = dy[i] * up[i] * F<T>::slope(gate[i], e[i]);
-        dup[i] = dup_i;
-      }
-      finish(o[N::dpre], at_gate, n, dgate);
-      finish(o[N::dpre], at_up, n, dup);
-    }
-  }
-}
+  explicit Gate(const Kernel&) {}
+  void prepare(const T* gate, std::uint64_t n) { F<T>::prepare(gate, n, e); }
+  T value(std::uint64_t i, T gate) const { return F<T>::value(gate, e[i]); }
+  T slope(std::uint64_t i, T gate) const { return F<T>::slope(gate, e[i]); }
+  static T factor(T up) { return up; }
+  static bool cuts(T) { return false; }
+};
 
 // gpt-oss's gate: y = (1 + clip(up, -L, L)) g s, g = min(gate, L), s = 1 / (1 + e), e = exp(-1.702 g), L the limit.
 // Source: the released model's code (openai/gpt-oss, gpt_oss/torch/model.py, swiglu). What is cut passes no gradient.
 template <class T>
 struct LimitedGate {
-  static constexpr T slope = static_cast<T>(1.702L);
+  static constexpr T steep = static_cast<T>(1.702L);
   T limit;
   T g[tile];
   T e[tile];
@@ -162,41 +123,43 @@ struct LimitedGate {
   void prepare(const T* gate, std::uint64_t n) {
     for (std::uint64_t i = 0; i < n; ++i) {
       g[i] = std::min(gate[i], limit);
-      e[i] = std::min(-slope * g[i], T{80});  // below overflow
+      e[i] = std::min(-steep * g[i], T{80});  // below overflow
     }
     exponentials(e, n);
   }
-  T value(std::uint64_t i) const { return g[i] / (T{1} + e[i]); }
-  T by_gate(std::uint64_t i, T gate) const {
+  T value(std::uint64_t i, T) const { return g[i] / (T{1} + e[i]); }
+  T slope(std::uint64_t i, T gate) const {
     const T s = T{1} / (T{1} + e[i]);
-    return gate > limit ? T{0} : s * (T{1} + slope * g[i] * (e[i] * s));
+    return gate > limit ? T{0} : s * (T{1} + steep * g[i] * (e[i] * s));
   }
-  T with(T up) const { return T{1} + std::clamp(up, -limit, limit); }
+  T factor(T up) const { return T{1} + std::clamp(up, -limit, limit); }
+  bool cuts(T up) const { return std::abs(up) > limit; }
 };
 
-template <class T>
-void swiglu_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
-  if (k.parameter == 0.0) return gated_forward<T, Silu>(k, o, context);
-  LimitedGate<T> f(k);
+/// pre[T, 2, columns]: gate, then up.
+template <class T, class G>
+void gated_forward(const Kernel& k, const Operands& o, const KernelContext&) {
+  G f(k);
   T in_gate[tile];
   T in_up[tile];
   T out[tile];
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     for (std::uint64_t c = 0; c < k.columns; c += tile) {
       const std::uint64_t n = std::min(tile, k.columns - c);
-      f.prepare(read(o[N::pre], 2 * row * k.columns + c, n, in_gate), n);
+      const T* gate = read(o[N::pre], 2 * row * k.columns + c, n, in_gate);
       const T* up = read(o[N::pre], (2 * row + 1) * k.columns + c, n, in_up);
       T* y = target(o[N::y], row * k.columns + c, out);
-      for (std::uint64_t i = 0; i < n; ++i) y[i] = f.value(i) * f.with(up[i]);
+      f.prepare(gate, n);
+#pragma GCC ivdep
+      for (std::uint64_t i = 0; i < n; ++i) y[i] = f.value(i, gate[i]) * f.factor(up[i]);
       finish(o[N::y], row * k.columns + c, n, y);
     }
   }
 }
 
-template <class T>
-void swiglu_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
-  if (k.parameter == 0.0) return gated_backward<T, Silu>(k, o, context);
-  LimitedGate<T> f(k);
+template <class T, class G>
+void gated_backward(const Kernel& k, const Operands& o, const KernelContext&) {
+  G f(k);
   T in_gate[tile];
   T in_up[tile];
   T in_dy[tile];
@@ -213,15 +176,27 @@ void swiglu_backward(const Kernel& k, const Operands& o, const KernelContext& co
       T* dgate = target(o[N::dpre], at_gate, out_gate);
       T* dup = target(o[N::dpre], at_up, out_up);
       f.prepare(gate, n);
+#pragma GCC ivdep
       for (std::uint64_t i = 0; i < n; ++i) {
-        const T dup_i = std::abs(up[i]) > f.limit ? T{0} : dy[i] * f.value(i);
-        dgate[i] = dy[i] * f.with(up[i]) * f.by_gate(i, gate[i]);
+        const T dup_i = f.cuts(up[i]) ? T{0} : dy[i] * f.value(i, gate[i]);
+        dgate[i] = dy[i] * f.factor(up[i]) * f.slope(i, gate[i]);
         dup[i] = dup_i;
       }
       finish(o[N::dpre], at_gate, n, dgate);
       finish(o[N::dpre], at_up, n, dup);
     }
   }
+}
+
+template <class T>
+void swiglu_forward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  k.parameter > 0.0 ? gated_forward<T, LimitedGate<T>>(k, o, context) : gated_forward<T, Gate<T, Silu>>(k, o, context);
+}
+
+template <class T>
+void swiglu_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  k.parameter > 0.0 ? gated_backward<T, LimitedGate<T>>(k, o, context)
+                    : gated_backward<T, Gate<T, Silu>>(k, o, context);
 }
 
 /// y = x, cut to -limit .. limit.
@@ -261,8 +236,9 @@ std::span<const HostKernel> activation_kernels() {
       {KernelKind::gelu_backward, backward<float, Gelu>, backward<double, Gelu>},
       {KernelKind::swiglu_forward, swiglu_forward<float>, swiglu_forward<double>},
       {KernelKind::swiglu_backward, swiglu_backward<float>, swiglu_backward<double>},
-      {KernelKind::geglu_forward, gated_forward<float, Gelu>, gated_forward<double, Gelu>},
-      {KernelKind::geglu_backward, gated_backward<float, Gelu>, gated_backward<double, Gelu>},
+      {KernelKind::geglu_forward, gated_forward<float, Gate<float, Gelu>>, gated_forward<double, Gate<double, Gelu>>},
+      {KernelKind::geglu_backward, gated_backward<float, Gate<float, Gelu>>,
+       gated_backward<double, Gate<double, Gelu>>},
       {KernelKind::relu_forward, forward<float, Relu>, forward<double, Relu>},
       {KernelKind::relu_backward, backward<float, Relu>, backward<double, Relu>},
       {KernelKind::squared_relu_forward, forward<float, SquaredRelu>, forward<double, SquaredRelu>},

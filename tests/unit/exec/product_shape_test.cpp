@@ -34,7 +34,7 @@ TEST_CASE("rows at odd elements are said to be aligned as they are", "[gpu-bodie
   // 50264 is a multiple of 8, and 50260 of 4.
   CHECK(alignment_of(logits(50264).c, 1) == 256);
   CHECK(alignment_of(logits(50260).c, 1) == 8);
-  // Of a batch, all matrices count; so does where the first lies.
+  // All matrices of a batch count, and where the first lies.
   Product::Factor f{{place(0x10000), DType::bf16}, false, 64, 4};
   CHECK(alignment_of(f, 1) == 256);
   CHECK(alignment_of(f, 3) == 8);

@@ -36,16 +36,16 @@ struct AttentionShape {
   [[nodiscard]] std::int64_t group_width() const { return (group + 1) * dim + value; }
   [[nodiscard]] std::int64_t calls() const { return all_pairs / pairs; }
 
-  // Of the packed projections or their gradients, for the call's first pair.
+  // Parts of the packed projections, or of their gradients, for the call's first pair.
   [[nodiscard]] Strided queries() const { return packed(group, dim, 0); }
   [[nodiscard]] Strided keys() const { return packed(1, dim, group * dim); }
   [[nodiscard]] Strided values() const { return packed(1, value, (group + 1) * dim); }
-  /// Of the contexts or their gradients: [position, sequence, head, features].
+  /// The contexts or their gradients are [position, sequence, head, features].
   [[nodiscard]] Strided context() const {
     const std::int64_t width = group * value;
     return {{pairs, group, length, value}, {width, value, all_pairs * width, 1}, 0};
   }
-  /// Of the rows' logarithms of sums of exponentials: [sequence, head, position]. cuDNN's and ours are the same: the
+  /// The rows' logarithms of sums of exponentials are [sequence, head, position]. cuDNN's and ours are the same: the
   /// natural logarithm, with the scores' scale and largest score in it.
   [[nodiscard]] Strided row_sums() const { return {{pairs, group, length, 1}, {group * length, length, 1, 1}, 0}; }
 
