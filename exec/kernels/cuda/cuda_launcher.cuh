@@ -108,9 +108,9 @@ class Launcher {
     products_.multiply(product);
     if (!apart) return;
     if (p.compute == DType::f64) {
-      device::for_each(*this, p.rows * p.columns, device::AddRow<double>{p.bias, p.c.x, p.columns});
+      device::for_each(*this, p.rows * p.columns, device::AddRow<double>{p.bias, p.c.x, p.columns, p.c.row});
     } else {
-      device::for_each(*this, p.rows * p.columns, device::AddRow<float>{p.bias, p.c.x, p.columns});
+      device::for_each(*this, p.rows * p.columns, device::AddRow<float>{p.bias, p.c.x, p.columns, p.c.row});
     }
   }
   /// Throws Error where there is no memory; what there was stays, and other kernels may go on.

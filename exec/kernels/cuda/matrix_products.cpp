@@ -124,12 +124,6 @@ MatrixProducts::~MatrixProducts() {
   if (handle_ != nullptr) cublasLtDestroy(handle_);
 }
 
-bool MatrixProducts::takes(DType factors, DType result, DType compute) {
-  const bool narrow = factors == DType::bf16 || factors == DType::f16;
-  if (compute == DType::f64) return factors == DType::f64 && result == DType::f64;
-  return (narrow && (result == factors || result == DType::f32)) || (factors == DType::f32 && result == DType::f32);
-}
-
 cublasStatus_t MatrixProducts::launch(const Known& known, const device::Product& p) {
   const bool f64 = p.compute == DType::f64;
   const double alpha = p.alpha, beta = p.add ? 1.0 : 0.0;

@@ -24,8 +24,6 @@ class MatrixProducts {
   void multiply(const device::Product&);
   [[nodiscard]] std::uint64_t workspace_bytes() const { return workspace_ == nullptr ? 0 : workspace_size; }
 
-  /// Whether cuBLASLt multiplies such types: the factors must be alike, and the result like them or f32.
-  [[nodiscard]] static bool takes(DType factors, DType result, DType compute);
   /// Whether a GPU of this compute capability multiplies fp8; Ada, Hopper and later do.
   [[nodiscard]] static bool takes_fp8(int major, int minor) { return major > 8 || (major == 8 && minor >= 9); }
 

@@ -11,6 +11,7 @@
 #include "exec/kernels/device/loss_once.hpp"
 #include "exec/kernels/device/norm.hpp"
 #include "exec/kernels/device/optimizer.hpp"
+#include "exec/kernels/device/rounded_product.hpp"
 #include "exec/kernels/device/trust_ratio.hpp"
 
 namespace orrery::device {
@@ -30,8 +31,14 @@ bool run_gemm(Launcher& l, const Kernel& k, const NamedOperands& o) {
   p.bias = elements_if(o, N::bias);
   p.add = c.accumulate;
   p.compute = k.compute;
-  if (l.makes_fp8() && fits_fp8(k, c)) round_factors(l, k, p);
-  l.multiply(p);
+  if (l.makes_fp8() && fits_fp8(k, c)) {
+    round_factors(l, k, p);
+    l.multiply(p);
+  } else if (p.a.x.dtype != p.b.x.dtype) {
+    multiply_rounded(l, p);
+  } else {
+    l.multiply(p);
+  }
   return true;
 }
 

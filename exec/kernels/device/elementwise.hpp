@@ -147,8 +147,11 @@ struct Multiply {
 template <class T>
 struct AddRow {
   Elements row, x;
-  std::uint64_t columns;
-  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const { x.store(i, x.load<T>(i) + row.load<T>(i % columns)); }
+  std::uint64_t columns, step;  ///< `step` elements from one row of x to the next
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::uint64_t column = i % columns, at = i / columns * step + column;
+    x.store(at, x.load<T>(at) + row.load<T>(column));
+  }
 };
 
 template <class T>
@@ -300,7 +303,7 @@ bool run_elementwise(Launcher& l, const Kernel& k, const NamedOperands& o, const
       for (const Operand& each : o.all(N::x)) l.clear(each.data, each.count * size_of(each.dtype));
       return true;
     case KernelKind::bias_forward:
-      for_each(l, k.rows * k.columns, AddRow<T>{x(N::bias), x(N::x), k.columns});
+      for_each(l, k.rows * k.columns, AddRow<T>{x(N::bias), x(N::x), k.columns, k.columns});
       return true;
     case KernelKind::bias_backward:
       add_column_sums<T>(l, PlainTerm<T>{x(N::dy), k.columns}, x(N::dbias), k.rows, k.columns);

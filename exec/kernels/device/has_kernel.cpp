@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/program/kernel_table.hpp"
+#include "exec/kernels/device/product_types.hpp"
 #include "exec/kernels/rotations.hpp"
 
 namespace orrery::device {
@@ -15,7 +16,7 @@ bool has_kernel(const Kernel& k, std::span<const Operand> operands) {
   if (k.kind == KernelKind::attention_unfused_backward && k.softcap > 0.0) return false;
   const bool rope = k.kind == KernelKind::rope_forward || k.kind == KernelKind::rope_backward;
   if (rope && rotating_features(k) > 2 * most_rotating_pairs) return false;
-  return row_of(k.kind).traits.gpu;
+  return row_of(k.kind).traits.gpu && multiplies_types(k, operands);
 }
 
 }  // namespace orrery::device

@@ -1,0 +1,24 @@
+#include "exec/kernels/device/product_types.hpp"
+
+#include "exec/kernels/named_operands.hpp"
+
+namespace orrery::device {
+
+bool multiplies_types(const Kernel& k, std::span<const Operand> operands) {
+  using N = OperandName;
+  const NamedOperands o(k, operands);
+  const auto type = [&](N name) { return o[name].dtype; };
+  const auto alike = [&](N a, N b, N c) { return type(a) == type(b) && multiplies(type(a), type(c), k.compute); };
+  switch (k.kind) {
+    case KernelKind::gemm:
+      return alike(N::a, N::b, N::c) || rounds_a_factor(type(N::a), type(N::b), type(N::c), k.compute);
+    case KernelKind::attention_unfused_forward:
+      return alike(N::qkv, N::probabilities, N::context) && type(N::qkv) == type(N::context);
+    case KernelKind::attention_unfused_backward:
+      return alike(N::dcontext, N::qkv, N::dqkv) && alike(N::dcontext, N::probabilities, N::dscores) &&
+             type(N::dcontext) == type(N::dqkv) && type(N::dcontext) == type(N::dscores);
+    default: return true;
+  }
+}
+
+}  // namespace orrery::device
