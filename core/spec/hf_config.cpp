@@ -33,13 +33,19 @@ std::string name_from(Config& c, const std::filesystem::path& file, std::string_
   return name.substr(0, 200);
 }
 
+constexpr std::string_view with_head = "with-head";
+
 /// Refuses a part that the file has not.
 bool has_part(const hf::File& file, const Family& family, std::string_view part, Diagnostics& d) {
-  if (part == "language" && !family.language.key.empty()) return true;
+  const bool larger = !family.language.key.empty();
+  const std::string_view trained = larger ? std::string_view() : hf::class_with_head(file, family);
+  if (part == "language" ? larger : part == with_head && !trained.empty()) return true;
+  std::string has =
+      larger ? "It has the part \"language\": the language model alone." : "It is a single model: leave the part out.";
+  if (!trained.empty())
+    has = fmt::format("It has the part \"{}\": the base model with the head of {}.", with_head, trained);
   d.error(file.origin, "model_type", "hf.part",
-          fmt::format("model type {} has no part \"{}\"", family.type, escaped(part)),
-          {family.language.key.empty() ? "It is a single model: leave the part out."
-                                       : "It has the part \"language\": the language model alone."});
+          fmt::format("model type {} has no part \"{}\"", family.type, escaped(part)), {has});
   return false;
 }
 
@@ -69,11 +75,15 @@ std::optional<ModelSpec> parse_hf_config(std::string text, const std::filesystem
       model = family->read(config);
       model.source = fmt::format("Hugging Face configuration, model type {}", family->type);
       hf::count_class(config, *family, model);
+    } else if (part == with_head) {
+      model = family->read(config);
+      model.source = fmt::format("Hugging Face configuration, model type {}, with the head of {}", family->type,
+                                 hf::class_with_head(*opened, *family));
     } else {
       origin.positions.emplace(hf::language_mark, Position{});
     }
     model.name = name_from(config, file, family->type);
-    if (!part.empty()) model.name = model.name.substr(0, 190) + "-language";
+    if (!part.empty()) model.name = fmt::format("{}-{}", model.name.substr(0, 190), part);
   }
   if (diagnostics.size() != before) return std::nullopt;
   hf::place_rules(*family, origin);

@@ -112,8 +112,9 @@ std::optional<ModelSpec> Library::model(const std::string& reference, const std:
   const std::string part = without_part(reference).part;
   if (config) return read_hf_config(*file, diagnostics, part);
   if (part.empty()) return read_model_file(*file, diagnostics);
-  diagnostics.error("hf.part", fmt::format("{} has no part \"{}\"", reference.substr(0, reference.rfind('#')), part),
-                    {"Only models of text and images in a config.json have the part \"language\"."});
+  diagnostics.error(
+      "hf.part", fmt::format("{} has no part \"{}\"", reference.substr(0, reference.rfind('#')), part),
+      {"Only a config.json has parts: \"language\" of models with images, \"with-head\" of base models."});
   return std::nullopt;
 }
 

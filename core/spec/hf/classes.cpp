@@ -66,6 +66,16 @@ std::optional<std::uint64_t> in_place(const Config& c, const Family& f, std::str
 
 }  // namespace
 
+std::string_view class_with_head(const File& file, const Family& family) {
+  const auto classes = file.object->find("architectures");
+  if (classes == file.object->end() || !classes->is_array() || classes->size() != 1) return {};
+  const json& name = classes->front();
+  const std::string_view trained = family.classes.empty() ? std::string_view() : family.classes.front();
+  const std::string_view prefix = prefix_of(trained);
+  const bool base = name.is_string() && name.get_ref<const std::string&>() == std::string(prefix) + "Model";
+  return base && !prefix.empty() && family.heads != Family::Heads::unknown ? trained : std::string_view();
+}
+
 void count_class(Config& c, const Family& family, ModelSpec& m) {
   if (family.type.empty()) return;  // of a type that is not known
   const json* classes = c.find("architectures");
@@ -86,8 +96,10 @@ void count_class(Config& c, const Family& family, ModelSpec& m) {
                         : std::nullopt;
     if (other) {
       const std::uint64_t less = head_of(c, m), active = active_parameter_count(m), all = parameter_count(m);
+      const bool bare = family.language.key.empty() && name == std::string(prefix) + "Model" && classes->size() == 1;
       m.counted = CountedOnly{all - less + *other, active < all ? active - less + *other : 0,
-                              fmt::format("the class {}, which has not the head that is trained", name)};
+                              fmt::format("the class {}, which has not the head that is trained{}", name,
+                                          bare ? "; --part with-head adds it" : "")};
       continue;
     }
     c.error("architectures", "hf.unsupported", fmt::format("the class {} is not supported", escaped(name)),

@@ -127,8 +127,10 @@ Count narrow_tables(Config& c, const ModelSpec& m, Count e) {
 /// A head over tables that are e wide: h e + e, a norm 2 e, biases V.
 Count narrow_head(const ModelSpec& m, Count e) { return product(m.hidden, e, true) + 2 * e + m.vocabulary; }
 
-/// ELECTRA's generator has a head for masked words, its discriminator one product for each word: h^2 + h + h + 1.
+/// ELECTRA's generator has a head for masked words, its discriminator one product for each word: h^2 + h + h + 1. With
+/// tables as wide as its layers the generator is BERT.
 ModelSpec electra(Config& c) {
+  if (!is_class(c, "ElectraForPreTraining") && number(c, "embedding_size") == number(c, "hidden_size")) return bert(c);
   ModelSpec m = shape(c);
   const Count e = number(c, "embedding_size"), h = m.hidden;
   const Count widen = e == h ? Count(0) : product(e, h, true);

@@ -228,6 +228,25 @@ TEST_CASE("hf.part: a part that a model does not have", "[error]") {
 )");
 }
 
+TEST_CASE("hf.part: a base model has the part with its head, and no other", "[error]") {
+  const std::string text = R"({"model_type": "bert", "architectures": ["BertModel"]})";
+  Diagnostics d;
+  CHECK_FALSE(parse_hf_config(text, "config.json", d, "language"));
+  CHECK(render(d) == R"(config.json:1:16: error: model type bert has no part "language" [hf.part]
+    1 | {"model_type": "bert", "architectures": ["BertModel"]}
+      |                ^
+  It has the part "with-head": the base model with the head of BertForMaskedLM.
+)");
+  // The trained class has its head, and a class with another head is no base model.
+  for (const char* name : {"BertForMaskedLM", "BertForSequenceClassification"}) {
+    Diagnostics other;
+    const std::string file = std::string(R"({"model_type": "bert", "architectures": [")") + name + "\"]}";
+    CHECK_FALSE(parse_hf_config(file, "config.json", other, "with-head"));
+    REQUIRE(other.size() == 1);
+    CHECK(other.list().front().message == "model type bert has no part \"with-head\"");
+  }
+}
+
 TEST_CASE("mistakes inside a model's language model have their place in the whole file", "[error]") {
   CHECK(config_error("{\"model_type\": \"llava\",\n \"text_config\": {\n  \"hidden_size\": -1}}") ==
         R"(config.json:3:18: error: hidden_size is out of range [hf.range]

@@ -187,3 +187,51 @@ TEST_CASE("older files have the language model's keys beside those of the tower"
   CHECK(unread_keys(*other) == std::vector<std::string>{"text_config.zebra"});
   CHECK(unread_keys(*read(nested, "language")) == std::vector<std::string>{"text_config.zebra"});
 }
+
+TEST_CASE("--part with-head reads a base model as the class with the head that is trained", "[unit][hf]") {
+  struct Case {
+    const char *type, *base, *trained;
+  };
+  for (const auto& [type, base, trained] : {Case{"bert", "BertModel", "BertForMaskedLM"},
+                                            {"xlm-roberta", "XLMRobertaModel", "XLMRobertaForMaskedLM"},
+                                            {"vit", "ViTModel", "ViTForImageClassification"},
+                                            {"qwen2", "Qwen2Model", "Qwen2ForCausalLM"}}) {
+    json config = {{"model_type", type}, {"architectures", {base}}};
+    const std::optional<ModelSpec> bare = read(config), whole = read(config, "with-head");
+    config["architectures"] = {trained};
+    std::optional<ModelSpec> expected = read(config);
+    REQUIRE((bare && whole && expected));
+    CHECK(level_of(*bare) == ModelLevel::counted);
+    CHECK(bare->counted->because.ends_with("; --part with-head adds it"));
+    CHECK(level_of(*whole) == ModelLevel::executed);
+    CHECK(whole->name == bare->name + "-with-head");
+    CHECK(whole->source.ends_with(std::string("with the head of ") + trained));
+    expected->name = whole->name;
+    expected->source = whole->source;
+    expected->origin = whole->origin;
+    CHECK(*whole == *expected);
+  }
+}
+
+TEST_CASE("ELECTRA's generator with tables as wide as its layers is BERT", "[unit][hf]") {
+  json config = {{"model_type", "electra"},
+                 {"architectures", {"ElectraForMaskedLM"}},
+                 {"vocab_size", 103},
+                 {"hidden_size", 24},
+                 {"embedding_size", 24},
+                 {"num_hidden_layers", 3},
+                 {"num_attention_heads", 4},
+                 {"intermediate_size", 52},
+                 {"max_position_embeddings", 37},
+                 {"type_vocab_size", 3}};
+  const std::optional<ModelSpec> generator = read(config);
+  REQUIRE(generator);
+  CHECK(level_of(*generator) == ModelLevel::executed);
+  // (V + P + G) h + 2 h, L (4 (h^2 + h) + 2 h f + f + h + 4 h), h^2 + 3 h + V
+  CHECK(parameter_count(*generator) == 143 * 24 + 48 + 3 * (2400 + 2496 + 52 + 24 + 96) + 576 + 72 + 103);
+  config["embedding_size"] = 12;
+  CHECK(level_of(*read(config)) == ModelLevel::counted);
+  config["embedding_size"] = 24;
+  config["architectures"] = {"ElectraForPreTraining"};
+  CHECK(level_of(*read(config)) == ModelLevel::counted);
+}
