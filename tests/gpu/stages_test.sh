@@ -54,9 +54,12 @@ case "$1" in
       *) echo "CUDA: another module" ;;
     esac
     ;;
-  run) echo "{\"losses\": [3.5, 3.25], \"step_time_s\": $(cat "$FAKE/step_time_s")}" ;;
+  run)
+    report="{\"losses\": [3.5, 3.25], \"step_time_s\": $(cat "$FAKE/step_time_s")}"
+    echo "  attention by cuDNN 9.19.0"
+    ;;
 esac
-for word; do [ "$last" = -o ] && echo '{}' >"$word"; last=$word; done
+for word; do [ "$last" = -o ] && echo "${report:-{\}}" >"$word"; last=$word; done
 exit 0
 END
 fake "$bundle/bin/gpu_kernels" <<'END'
@@ -88,7 +91,12 @@ END
 fake "$work/tools/compute-sanitizer" <<'END'
 [ "$1 $3 $4" = "--tool --error-exitcode 9" ] || exit 1
 printf '%s ' "$2" >>"$FAKE/calls"
+tool=$2
 shift 4
+if [ "$tool" = memcheck ]; then # racecheck knows no such flag
+  [ "$1 $2" = "--report-api-errors no" ] || exit 1
+  shift 2
+fi
 exec "$@"
 END
 fake "$work/tools/python3" <<'END'
@@ -192,6 +200,7 @@ says "torch left out: no PyTorch"
 echo 0.25 >"$work/step_time_s"
 run 0 train
 says "gpt2-124m: 0.2500 s a step op by op, 0.2500 s as graphs"
+says "attention by cuDNN 9.19.0"
 echo '""' >"$work/step_time_s"
 run 1 train
 says "gpt2-124m: a report has no step_time_s"

@@ -102,8 +102,11 @@ class Launcher {
   }
   void multiply(const device::Product& p) {
     device::Product product = p;
-    // A bias of another type than the result's is added afterwards, and so is one in f64, which cuBLASLt cannot add.
-    const bool apart = p.bias.data != nullptr && (p.bias.dtype != p.c.x.dtype || p.compute == DType::f64);
+    // A bias of another type than the result's is added afterwards, and so is one that cuBLASLt cannot add: in f64, and
+    // in f32 beside factors in f8.
+    const bool f8 = p.a.x.dtype == DType::f8;
+    const bool apart = p.bias.data != nullptr && (p.bias.dtype != p.c.x.dtype || p.compute == DType::f64 ||
+                                                  (f8 && p.bias.dtype == DType::f32));
     if (apart) product.bias = {};
     products_.multiply(product);
     if (!apart) return;
