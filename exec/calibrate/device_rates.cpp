@@ -10,80 +10,20 @@
 #include <thread>
 
 #include "core/base/diagnostics.hpp"
+#include "exec/calibrate/device_operands.hpp"
 #include "exec/calibrate/kernel_rates.hpp"
 #include "exec/calibrate/sample_programs.hpp"
 #include "exec/calibrate/timing.hpp"
 #include "exec/device/execute_device.hpp"
-#include "exec/kernels/convert.hpp"
 
 namespace orrery {
 namespace {
 
-/// Operands of one kernel in a device's memory.
-class DeviceOperands {
- public:
-  explicit DeviceOperands(Device& device)
-      : device_(device), stream_(device.make_stream(false)), done_(device.make_event()) {}
-  ~DeviceOperands() {
-    for (std::byte* p : taken_) device_.release(p);
-  }
-  DeviceOperands(const DeviceOperands&) = delete;
-  DeviceOperands& operator=(const DeviceOperands&) = delete;
-
-  /// The operand is filled with numbers between 0.5 and 1.5: some devices need less power, and so less time, for zeros.
-  void add(DType dtype, std::uint64_t count, bool accumulate = false) {
-    const std::uint64_t bytes = count * size_of(dtype);
-    std::byte* p = device_.allocate(bytes);
-    if (p == nullptr) throw Error(fmt::format("no memory for {} bytes that a kernel is measured on", bytes));
-    taken_.push_back(p);
-    std::vector<float> values(std::min<std::uint64_t>(count, 4093));
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.5F + static_cast<float>(i * 7 % 16) / 16.0F;
-    std::vector<std::byte> host(bytes);
-    for (std::uint64_t at = 0; at < count; at += values.size()) {
-      store_elements(dtype, host.data(), at, std::min<std::uint64_t>(values.size(), count - at), values.data());
-    }
-    stream_->copy(p, host.data(), bytes);
-    stream_->record(*done_);
-    wait();
-    operands_.push_back({p, dtype, count, accumulate, {}});
-  }
-
-  /// Median over samples of the seconds that one call takes, and their spread.
-  MeasuredTime time(const Kernel& k, const KernelContext& context, const DeviceGrid& grid) {
-    const auto begin = device_.make_event();
-    std::uint64_t repeat = 1;
-    const auto sample = [&] {
-      stream_->record(*begin);
-      for (std::uint64_t i = 0; i < repeat; ++i) stream_->run(k, operands_, context);
-      stream_->record(*done_);
-      wait();
-      return device_.seconds_between(*begin, *done_);
-    };
-    static_cast<void>(sample());  // loads the kernel, asks for an algorithm
-    while (sample() < grid.least_sample && repeat < 4096) repeat *= 2;
-    std::vector<double> all;
-    for (std::uint32_t i = 0; i < grid.samples; ++i) all.push_back(sample() / static_cast<double>(repeat));
-    std::sort(all.begin(), all.end());
-    const std::size_t n = all.size();
-    return {Seconds::of(all[n / 2]), (all[n - 1 - n / 4] - all[n / 4]) / all[n / 2]};
-  }
-  [[nodiscard]] bool runs(const Kernel& k) const { return device_.runs(k, operands_); }
-
- private:
-  void wait() {
-    while (!device_.done(*done_)) std::this_thread::yield();
-  }
-  Device& device_;
-  std::unique_ptr<DeviceStream> stream_;
-  std::unique_ptr<DeviceEvent> done_;
-  std::vector<std::byte*> taken_;
-  std::vector<Operand> operands_;
-};
-
 std::vector<double> doubles(const std::vector<std::uint64_t>& sizes) { return {sizes.begin(), sizes.end()}; }
 
 /// With f8 the operands are those of bf16, and rounding them is a part of the product.
-void measure_gemm_on(Device& device, const Workload& w, DType compute, const DeviceGrid& grid, MeasuredRates& into) {
+void measure_gemm_on(Device& device, Numbers& numbers, const Workload& w, DType compute, const DeviceGrid& grid,
+                     MeasuredRates& into) {
   const DType stored = weight_dtype(w);
   for (const auto& [ta, tb] : {std::pair{false, false}, std::pair{false, true}, std::pair{true, false}}) {
     KernelRate table;
@@ -108,12 +48,12 @@ void measure_gemm_on(Device& device, const Workload& w, DType compute, const Dev
           k.depth = d;
           k.options.transpose_a = ta;
           k.options.transpose_b = tb;
-          DeviceOperands operands(device);
+          DeviceOperands operands(device, numbers);
           operands.add(stored, m * d);
           operands.add(stored, d * n);
           // A transposed left factor is the weight gradient: it adds to the gradients.
           operands.add(ta ? gradient_dtype(w) : stored, m * n, ta);
-          const MeasuredTime t = operands.time(k, {}, grid);
+          const MeasuredTime t = operands.time(k, {}, grid.least_sample, grid.samples);
           table.rate.values.push_back(2.0 * static_cast<double>(m * n * d) / t.typical.base());
           into.spreads.push_back(t.spread);
         }
@@ -123,7 +63,8 @@ void measure_gemm_on(Device& device, const Workload& w, DType compute, const Dev
   }
 }
 
-void measure_attention_on(Device& device, const Workload& w, const DeviceGrid& grid, MeasuredRates& into) {
+void measure_attention_on(Device& device, Numbers& numbers, const Workload& w, const DeviceGrid& grid,
+                          MeasuredRates& into) {
   for (const KernelKind kind : {KernelKind::attention_unfused_forward, KernelKind::attention_unfused_backward,
                                 KernelKind::attention_flash_forward, KernelKind::attention_flash_backward}) {
     KernelRate table;
@@ -144,7 +85,7 @@ void measure_attention_on(Device& device, const Workload& w, const DeviceGrid& g
         const std::uint64_t context = k.rows * grid.heads * dim;
         const std::uint64_t square = grid.sequences * grid.heads * length * length;
         const std::uint64_t rows = grid.sequences * grid.heads * length;
-        DeviceOperands o(device);
+        DeviceOperands o(device, numbers);
         const auto add = [&](std::uint64_t count) { o.add(k.compute, count); };
         switch (kind) {
           case KernelKind::attention_unfused_forward: add(3 * context), add(context), add(square); break;
@@ -156,7 +97,7 @@ void measure_attention_on(Device& device, const Workload& w, const DeviceGrid& g
             add(context), add(3 * context), add(context), o.add(row, rows), add(3 * context), o.add(row, context);
         }
         if (!o.runs(k)) continue;
-        const MeasuredTime t = o.time(k, {}, grid);
+        const MeasuredTime t = o.time(k, {}, grid.least_sample, grid.samples);
         table.rate.values.push_back(flops_of(k).executed / t.typical.base());
         into.spreads.push_back(t.spread);
       }
@@ -261,14 +202,15 @@ Calibration calibrate_device(Device& device, const std::string& file, const std:
     if (progress) progress((done += 1.0) / (3.0 * static_cast<double>(precisions.size())));
   };
   MeasuredRates measured;
+  Numbers numbers(device);
   for (const Precision p : precisions) {
     const SampleProgram any = sample_program({}, p);
-    measure_gemm_on(device, any.workload, weight_dtype(any.workload), grid, measured);
+    measure_gemm_on(device, numbers, any.workload, weight_dtype(any.workload), grid, measured);
     if (p == Precision::bf16 && device.info().fp8) {
-      measure_gemm_on(device, any.workload, DType::f8, grid, measured);
+      measure_gemm_on(device, numbers, any.workload, DType::f8, grid, measured);
     }
     advance();
-    measure_attention_on(device, any.workload, grid, measured);
+    measure_attention_on(device, numbers, any.workload, grid, measured);
     advance();
     StepRuns steps;
     steps.run = [&](const SampleProgram& s, const DataSource& data, const RunOptions& options) {
