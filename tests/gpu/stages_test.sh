@@ -56,7 +56,7 @@ case "$1" in
     ;;
   run)
     report="{\"losses\": [3.5, 3.25], \"step_time_s\": $(cat "$FAKE/step_time_s")}"
-    echo "  attention by cuDNN 9.19.0"
+    printf '%s\n"notes": [\n    "attention by cuDNN 9.19.0",\n    "some"\n  ]\n' "$report"
     ;;
 esac
 for word; do [ "$last" = -o ] && echo "${report:-{\}}" >"$word"; last=$word; done
