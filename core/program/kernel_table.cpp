@@ -40,9 +40,10 @@ constexpr KernelTraits update_placed{.parameters = true, .gpu = true, .placed = 
 constexpr KernelTraits host_arithmetic(A how, When placed = When::never) {
   return {.arithmetic = how, .placed = placed};
 }
-constexpr KernelTraits gpu_attention(A how) {
-  return {.arithmetic = how, .gpu = true, .placed = When::dropout_or_alibi};
+constexpr KernelTraits gpu_arithmetic(A how, When placed = When::never) {
+  return {.arithmetic = how, .gpu = true, .placed = placed};
 }
+constexpr KernelTraits gpu_attention(A how) { return gpu_arithmetic(how, When::dropout_or_alibi); }
 
 template <class... Operands>
 constexpr KernelRow row(K kind, std::string_view word, W work, KernelTraits traits, Operands... operands) {
@@ -66,14 +67,14 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
         a(N::dtable, depth_columns)),
     row(K::position_forward, "position_forward", W::embedding, gpu_placed, a(N::x, all), r(N::table, any)),
     row(K::position_backward, "position_backward", W::embedding, gpu_placed, r(N::dx, all), a(N::dtable, any)),
-    row(K::segment_forward, "segment_forward", W::embedding, host, r(N::segments, rows), a(N::x, all),
+    row(K::segment_forward, "segment_forward", W::embedding, gpu, r(N::segments, rows), a(N::x, all),
         r(N::table, depth_columns)),
-    row(K::segment_backward, "segment_backward", W::embedding, host, r(N::segments, rows), r(N::dx, all),
+    row(K::segment_backward, "segment_backward", W::embedding, gpu, r(N::segments, rows), r(N::dx, all),
         a(N::dtable, depth_columns)),
-    row(K::class_token_forward, "class_token_forward", W::embedding, host_placed, a(N::x, all), r(N::token, columns),
+    row(K::class_token_forward, "class_token_forward", W::embedding, gpu_placed, a(N::x, all), r(N::token, columns),
         r(N::bias, columns)),
-    row(K::class_token_backward, "class_token_backward", W::embedding, host_placed, r(N::dx, all),
-        a(N::dtoken, columns), a(N::dbias, columns)),
+    row(K::class_token_backward, "class_token_backward", W::embedding, gpu_placed, r(N::dx, all), a(N::dtoken, columns),
+        a(N::dbias, columns)),
 
     row(K::layer_norm_forward, "layer_norm_forward", W::norm, gpu, r(N::x, all), r(N::gamma, columns, When::weighted),
         r(N::beta, columns, When::biased), r(N::sums, rows, When::cut), r(N::squares, rows, When::cut), w(N::y, all),
@@ -95,26 +96,26 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
         w(N::squares, rows)),
     row(K::norm_gradient_sums, "norm_gradient_sums", W::norm, gpu, r(N::dy, all), r(N::x, all),
         r(N::gamma, columns, When::weighted), r(N::stats, statistics), w(N::sums, statistics)),
-    row(K::query_key_norm_forward, "query_key_norm_forward", W::norm, host, r(N::x, qkv),
+    row(K::query_key_norm_forward, "query_key_norm_forward", W::norm, gpu, r(N::x, qkv),
         r(N::query_gamma, query_weights, When::weighted), r(N::key_gamma, key_weights, When::weighted),
         r(N::squares, two_rows, When::cut), w(N::y, qkv), w(N::stats, query_key_statistics)),
-    row(K::query_key_norm_backward_input, "query_key_norm_backward_input", W::norm, host, r(N::dy, qkv), r(N::x, qkv),
+    row(K::query_key_norm_backward_input, "query_key_norm_backward_input", W::norm, gpu, r(N::dy, qkv), r(N::x, qkv),
         r(N::query_gamma, query_weights, When::weighted), r(N::key_gamma, key_weights, When::weighted),
         r(N::stats, query_key_statistics), r(N::gradient_sums, two_rows, When::cut), w(N::dx, qkv)),
-    row(K::query_key_norm_backward_weight, "query_key_norm_backward_weight", W::norm, host, r(N::dy, qkv), r(N::x, qkv),
+    row(K::query_key_norm_backward_weight, "query_key_norm_backward_weight", W::norm, gpu, r(N::dy, qkv), r(N::x, qkv),
         r(N::stats, query_key_statistics), a(N::dquery_gamma, query_weights), a(N::dkey_gamma, key_weights)),
-    row(K::query_key_squares, "query_key_squares", W::norm, host, r(N::x, qkv), w(N::squares, two_rows)),
-    row(K::query_key_gradient_sums, "query_key_gradient_sums", W::norm, host, r(N::dy, qkv), r(N::x, qkv),
+    row(K::query_key_squares, "query_key_squares", W::norm, gpu, r(N::x, qkv), w(N::squares, two_rows)),
+    row(K::query_key_gradient_sums, "query_key_gradient_sums", W::norm, gpu, r(N::dy, qkv), r(N::x, qkv),
         r(N::query_gamma, query_weights, When::weighted), r(N::key_gamma, key_weights, When::weighted),
         r(N::stats, query_key_statistics), w(N::sums, two_rows)),
 
-    row(K::gemm, "gemm", W::gemm, KernelTraits{.arithmetic = A::product, .gpu = true}, r(N::a, rows_depth),
-        r(N::b, depth_columns), wa(N::c, all), r(N::bias, columns, When::bias)),
-    row(K::adapter_forward, "adapter_forward", W::gemm, host_arithmetic(A::adapter_product), r(N::x, adapter_inputs),
+    row(K::gemm, "gemm", W::gemm, gpu_arithmetic(A::product), r(N::a, rows_depth), r(N::b, depth_columns),
+        wa(N::c, all), r(N::bias, columns, When::bias)),
+    row(K::adapter_forward, "adapter_forward", W::gemm, gpu_arithmetic(A::adapter_product), r(N::x, adapter_inputs),
         r(N::weight, adapter_factor), a(N::y, all)),
-    row(K::adapter_backward_input, "adapter_backward_input", W::gemm, host_arithmetic(A::adapter_product),
-        r(N::dy, all), r(N::weight, adapter_factor), w(N::dx, adapter_inputs)),
-    row(K::adapter_backward_weight, "adapter_backward_weight", W::gemm, host_arithmetic(A::adapter_product),
+    row(K::adapter_backward_input, "adapter_backward_input", W::gemm, gpu_arithmetic(A::adapter_product), r(N::dy, all),
+        r(N::weight, adapter_factor), w(N::dx, adapter_inputs)),
+    row(K::adapter_backward_weight, "adapter_backward_weight", W::gemm, gpu_arithmetic(A::adapter_product),
         r(N::x, adapter_inputs), r(N::dy, all), a(N::dweights, adapter_factor)),
     row(K::bias_forward, "bias_forward", W::elementwise, gpu, r(N::bias, columns), a(N::x, all)),
     row(K::bias_backward, "bias_backward", W::elementwise, gpu, r(N::dy, all), a(N::dbias, columns)),
@@ -132,11 +133,11 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
     row(K::attention_flash_backward, "attention_flash_backward", W::attention, gpu_attention(A::flash_backward),
         r(N::dcontext, contexts), r(N::qkv, qkv), r(N::context, contexts), r(N::lse, row_sums), w(N::dqkv, qkv),
         w(N::dq_accumulator, queries)),
-    row(K::attention_sinks_backward, "attention_sinks_backward", W::attention, host, r(N::dcontext, contexts),
+    row(K::attention_sinks_backward, "attention_sinks_backward", W::attention, gpu, r(N::dcontext, contexts),
         r(N::context, contexts), r(N::lse, row_sums), r(N::sinks, heads), a(N::dsinks, heads)),
-    row(K::latent_heads_forward, "latent_heads_forward", W::attention, host_placed, r(N::queries, queries),
+    row(K::latent_heads_forward, "latent_heads_forward", W::attention, gpu_placed, r(N::queries, queries),
         r(N::pairs, latent_pairs), r(N::key, all), w(N::qkv, qkv)),
-    row(K::latent_heads_backward, "latent_heads_backward", W::attention, host_placed, r(N::dqkv, qkv),
+    row(K::latent_heads_backward, "latent_heads_backward", W::attention, gpu_placed, r(N::dqkv, qkv),
         w(N::dqueries, queries), w(N::dpairs, latent_pairs), w(N::dkey, all)),
 
     row(K::pack_keys_values, "pack_keys_values", W::elementwise, host, r(N::qkv, qkv), w(N::kv, keys_values)),

@@ -22,6 +22,10 @@ ORRERY_TOPIC(extern, run_losses)
 ORRERY_TOPIC(extern, run_optimizer)
 ORRERY_TOPIC(extern, run_trust_ratios)
 ORRERY_TOPIC(extern, run_adafactor)
+ORRERY_TOPIC(extern, run_query_key_norms)
+ORRERY_TOPIC(extern, run_latent_heads)
+ORRERY_TOPIC(extern, run_attention_sinks)
+ORRERY_TOPIC(extern, run_adapters)
 #endif
 
 }  // namespace orrery::device
