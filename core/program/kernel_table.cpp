@@ -266,7 +266,7 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
         r(N::moments, depth), r(N::norms, batch)),
     row(K::quantize_weight, "quantize_weight", W::elementwise, host, r(N::x, all), w(N::codes, base_codes),
         w(N::scales, base_scales)),
-    row(K::dequantize_weight, "dequantize_weight", W::elementwise, host, r(N::codes, base_codes),
+    row(K::dequantize_weight, "dequantize_weight", W::elementwise, gpu, r(N::codes, base_codes),
         r(N::scales, base_scales), w(N::y, all)),
 };
 

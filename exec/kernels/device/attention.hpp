@@ -106,6 +106,19 @@ struct SoftmaxBackward {
   }
 };
 
+/// Gradients of capped scores become those of the products that were capped; i counts (group, query, key).
+template <class T>
+struct CapGradients {
+  const T* products;
+  Elements d;  ///< of the first group
+  cpu::ScoreRule<T> rule;
+  std::uint64_t square, step;  ///< scores of a head; elements from group to group
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::uint64_t at = i / square * step + i % square;
+    d.store(at, d.load<T>(at) * rule.derivative(rule.capped(products[i])));
+  }
+};
+
 /// Writes sums[groups, length, width] into the columns of a packed row, for one sequence; i counts (position, group,
 /// feature).
 template <class T>
@@ -163,6 +176,7 @@ class UnfusedAttention {
   }
 
   void backward(const NamedOperands& o) {
+    const DType type = sizeof(T) == 8 ? DType::f64 : DType::f32;
     const bool dropout = k_.options.dropout;
     const std::uint64_t square = s_.length * s_.length;
     const Operand& dqkv = o[N::dqkv];
@@ -177,12 +191,12 @@ class UnfusedAttention {
     for_each_row(l_, s_.batch * s_.heads * s_.length,
                  SoftmaxBackward<T>{Elements(o[N::probabilities]), elements_if(o, N::mask), Elements(dscores),
                                     s_.length, kept_factor<T>(k_), cpu::SeenKeys(k_)});
+    if (k_.softcap > 0.0) undo_cap(o);
     // Sums over the heads of a group are kept in the type of the arithmetic.
     const std::uint64_t keys = s_.kv_heads * s_.length * s_.dim;
     const std::uint64_t values = s_.kv_heads * s_.length * s_.value;
     auto* dk = static_cast<T*>(l_.scratch((keys + values) * sizeof(T)));
     T* dv = dk + keys;
-    const DType type = sizeof(T) == 8 ? DType::f64 : DType::f32;
     for (std::uint64_t sequence = 0; sequence < s_.batch; ++sequence) {
       for (std::uint64_t member = 0; member < s_.group; ++member) {
         Product q = product(s_.length, s_.dim, s_.length);
@@ -215,6 +229,23 @@ class UnfusedAttention {
   }
 
  private:
+  /// A cap's derivative needs the products again, which the scores have replaced.
+  void undo_cap(const NamedOperands& o) {
+    const std::uint64_t square = s_.length * s_.length;
+    auto* products = static_cast<T*>(l_.scratch(s_.kv_heads * square * sizeof(T)));
+    const cpu::ScoreRule<T> rule(k_, o[N::qkv].place, s_);
+    for_each_member([&](std::uint64_t sequence, std::uint64_t member) {
+      Product p = product(s_.length, s_.length, s_.dim);
+      p.a = query(o[N::qkv], sequence, member);
+      p.b = key(o[N::qkv], sequence, true);
+      p.c = {Elements(products, sizeof(T) == 8 ? DType::f64 : DType::f32), false, s_.length, square};
+      p.alpha = s_.scale;
+      l_.multiply(p);
+      const Product::Factor d = scores(o[N::dscores], sequence, member, square);
+      for_each(l_, s_.kv_heads * square, CapGradients<T>{products, d.x, rule, square, d.step});
+    });
+  }
+
   template <class F>
   void for_each_member(F f) {
     for (std::uint64_t sequence = 0; sequence < s_.batch; ++sequence) {

@@ -314,6 +314,8 @@ TEST_CASE("a GPU's attention computes what the host's does", "[gpu-bodies]") {
         b.push_back(zeros(t, k.rows * qkv_width(k)));
         b.push_back(zeros(t, square));
         compare({back, b, {}, w}, loose);
+        back.softcap = 1.5;
+        compare({back, b, {}, w}, loose);
 
         Kernel flash = k;
         flash.kind = KernelKind::attention_flash_forward;
