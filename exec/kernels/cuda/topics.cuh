@@ -22,6 +22,10 @@ ORRERY_TOPIC(extern, run_losses)
 ORRERY_TOPIC(extern, run_optimizer)
 ORRERY_TOPIC(extern, run_trust_ratios)
 ORRERY_TOPIC(extern, run_adafactor)
+ORRERY_TOPIC(extern, run_expert_rows)
+ORRERY_TOPIC(extern, run_gates)
+ORRERY_TOPIC(extern, run_choices)
+ORRERY_TOPIC(extern, run_expert_products)
 #endif
 
 }  // namespace orrery::device

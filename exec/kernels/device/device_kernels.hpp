@@ -2,11 +2,15 @@
 
 #include "exec/kernels/device/adafactor.hpp"
 #include "exec/kernels/device/attention.hpp"
+#include "exec/kernels/device/choices.hpp"
 #include "exec/kernels/device/cross_entropy.hpp"
 #include "exec/kernels/device/elementwise.hpp"
 #include "exec/kernels/device/embedding.hpp"
+#include "exec/kernels/device/expert_product.hpp"
+#include "exec/kernels/device/expert_rows.hpp"
 #include "exec/kernels/device/flash_attention.hpp"
 #include "exec/kernels/device/fp8_product.hpp"
+#include "exec/kernels/device/gates.hpp"
 #include "exec/kernels/device/has_kernel.hpp"
 #include "exec/kernels/device/loss_once.hpp"
 #include "exec/kernels/device/norm.hpp"
@@ -51,7 +55,8 @@ void launch_kernel(Launcher& l, KeptSums& kept, const Kernel& k, std::span<const
   const bool done = run_gemm(l, k, o) || run_elementwise<T>(l, k, o, c) || run_norms<T>(l, k, o, c) ||
                     run_embeddings<T>(l, k, o, c) || run_attention<T>(l, k, o, c) ||
                     run_flash_attention<T>(l, k, o, c) || run_losses<T>(l, k, o, c) || run_optimizer<T>(l, k, o, c) ||
-                    run_trust_ratios<T>(l, k, o, c) || run_adafactor<T>(l, k, o, c);
+                    run_trust_ratios<T>(l, k, o, c) || run_adafactor<T>(l, k, o, c) || run_expert_rows<T>(l, k, o, c) ||
+                    run_gates<T>(l, k, o, c) || run_choices<T>(l, k, o, c) || run_expert_products<T>(l, k, o, c);
   ORRERY_ASSERT(done, name_of(k.kind));
 }
 
