@@ -1,7 +1,6 @@
 #pragma once
 
-#include "exec/kernels/device/expert_lists.hpp"
-#include "exec/kernels/device/warp.hpp"
+#include "exec/kernels/device/tensor_expert_product.hpp"
 
 /// Products of every expert with its own rows, and sums over them. Blocks look up their expert on the device.
 namespace orrery::device {
@@ -10,7 +9,7 @@ namespace orrery::device {
 /// apart.
 template <class T>
 struct ProductTile {
-  static constexpr std::uint32_t side = ExpertLists::tile, step = 32, warps = 4;
+  static constexpr std::uint32_t side = ExpertLists::tile, width = side, step = 32, warps = 4;
   static constexpr std::uint32_t left_row = step + 1, right_row = side + 1;  // without conflicts of banks
   static constexpr std::uint64_t shared_bytes = (side * left_row + step * right_row) * sizeof(T);
 
@@ -72,92 +71,45 @@ struct ProductTile {
   }
 };
 
-/// What the products of a kernel expert_gemm have in common.
-template <class T>
-struct ExpertFactors {
-  Elements a, b, c, bias;  ///< bias: without memory where there is none
-  ExpertLists lists;
-  std::uint64_t rows, columns, depth;  ///< of the kernel
-  T bias_scale;
-  bool add;
-};
-
-/// C[row] (=, +=) A[row] op(B of the row's expert) (+ bias). A block makes a tile of an expert's rows.
+/// A block's tile of rows. B is [depth, columns], or `transposed` [columns, depth].
 template <class T, bool transposed>
-struct ExpertRowsProduct {
-  ExpertFactors<T> of;
-  std::uint64_t blocks;  ///< tiles of rows, at most, times tiles of columns
-  template <class Block>
-  ORRERY_KERNEL_BODY void operator()(Block& b) const {
-    constexpr std::uint32_t side = ExpertLists::tile;
-    const std::uint64_t across = (of.columns + side - 1) / side;
-    for (std::uint64_t n = b.index(); n < blocks; n += b.blocks()) {
-      const std::uint64_t tile = n / across;
-      if (tile >= of.lists.tiles[of.lists.experts]) return;  // all threads alike
-      const std::uint32_t expert = of.lists.expert_of_tile(tile);
-      const std::uint32_t first =
-          of.lists.begin[expert] + static_cast<std::uint32_t>(tile - of.lists.tiles[expert]) * side;
-      const std::uint32_t left = of.lists.begin[expert + 1] - first;
-      make(b, expert, of.lists.rows + first, left < side ? left : side, n % across * side);
-    }
-  }
-  template <class Block>
-  ORRERY_KERNEL_BODY void make(Block& b, std::uint64_t expert, const std::uint32_t* list, std::uint32_t count,
-                               std::uint64_t first) const {
-    using Tile = ProductTile<T>;
-    typename Block::template PerLane<typename Tile::Cells> cells;
-    const std::uint64_t matrix = expert * of.depth * of.columns;
-    Tile::template multiply<true, transposed>(
+struct RowsTile : ProductTile<T> {
+  template <class Block, class Tiles>
+  ORRERY_KERNEL_BODY void operator()(Block& b, const Tiles& tiles, const ExpertTile& t) const {
+    if (t.count == 0) return;  // all threads alike
+    const ExpertFactors<T>& of = tiles.of;
+    typename Block::template PerLane<typename ProductTile<T>::Cells> cells;
+    const std::uint64_t matrix = t.expert * of.depth * of.columns;
+    this->template multiply<true, transposed>(
         b, cells, of.depth,
         [&](std::uint32_t r, std::uint64_t d) {
-          return r < count ? of.a.template load<T>(list[r] * of.depth + d) : T{0};
+          return r < t.count ? of.a.template load<T>(t.list[r] * of.depth + d) : T{0};
         },
         [&](std::uint64_t d, std::uint32_t c) {
-          if (first + c >= of.columns) return T{0};
-          return of.b.template load<T>(matrix + (transposed ? (first + c) * of.depth + d : d * of.columns + first + c));
+          const std::uint64_t column = t.column + c;
+          if (column >= of.columns) return T{0};
+          return of.b.template load<T>(matrix + (transposed ? column * of.depth + d : d * of.columns + column));
         });
-    Tile::each(b, cells, [&](std::uint32_t r, std::uint32_t c, T value) {
-      if (r >= count || first + c >= of.columns) return;
-      const std::uint64_t to = list[r] * of.columns + first + c;
-      if (of.add) value += of.c.template load<T>(to);
-      if (of.bias.data != nullptr) value += of.bias_scale * of.bias.template load<T>(expert * of.columns + first + c);
-      of.c.store(to, value);
-    });
+    this->each(b, cells, [&](std::uint32_t r, std::uint32_t c, T value) { tiles.put(t, r, c, value); });
   }
 };
 
-/// C of an expert (=, +=) A^T B over its rows. A block makes a tile of an expert's C.
+/// A block's tile of a weight's gradient.
 template <class T>
-struct ExpertWeightProduct {
-  ExpertFactors<T> of;
-  std::uint64_t blocks;
-  template <class Block>
-  ORRERY_KERNEL_BODY void operator()(Block& b) const {
-    constexpr std::uint32_t side = ExpertLists::tile;
-    const std::uint64_t across = (of.columns + side - 1) / side, down = (of.rows + side - 1) / side;
-    for (std::uint64_t n = b.index(); n < blocks; n += b.blocks()) {
-      make(b, static_cast<std::uint32_t>(n / across / down), n / across % down * side, n % across * side);
-    }
-  }
-  template <class Block>
-  ORRERY_KERNEL_BODY void make(Block& b, std::uint32_t expert, std::uint64_t first_row, std::uint64_t first) const {
-    using Tile = ProductTile<T>;
-    const std::uint32_t* list = of.lists.rows + of.lists.begin[expert];
-    typename Block::template PerLane<typename Tile::Cells> cells;
-    Tile::template multiply<false, false>(
-        b, cells, of.lists.count(expert),
+struct WeightTile : ProductTile<T> {
+  template <class Block, class Tiles>
+  ORRERY_KERNEL_BODY void operator()(Block& b, const Tiles& tiles, const ExpertTile& t) const {
+    const ExpertFactors<T>& of = tiles.of;
+    typename Block::template PerLane<typename ProductTile<T>::Cells> cells;
+    this->template multiply<false, false>(
+        b, cells, t.count,
         [&](std::uint32_t r, std::uint64_t d) {
-          return first_row + r < of.rows ? of.a.template load<T>(list[d] * of.rows + first_row + r) : T{0};
+          return t.row + r < of.rows ? of.a.template load<T>(t.list[d] * of.rows + t.row + r) : T{0};
         },
         [&](std::uint64_t d, std::uint32_t c) {
-          return first + c < of.columns ? of.b.template load<T>(list[d] * of.columns + first + c) : T{0};
+          return t.column + c < of.columns ? of.b.template load<T>(t.list[d] * of.columns + t.column + c) : T{0};
         });
-    Tile::each(b, cells, [&](std::uint32_t r, std::uint32_t c, T value) {
-      if (first_row + r >= of.rows || first + c >= of.columns) return;
-      const std::uint64_t to = (expert * of.rows + first_row + r) * of.columns + first + c;
-      if (of.add) value += of.c.template load<T>(to);
-      of.c.store(to, value);
-    });
+    this->each(b, cells, [&](std::uint32_t r, std::uint32_t c, T value) { tiles.put(t, r, c, value); });
   }
 };
 
@@ -208,40 +160,50 @@ struct ExpertBiasBackward {
   }
 };
 
-template <class Body, class Launcher>
-void launch_tiles(Launcher& l, const Body& body, std::uint64_t shared_bytes) {
-  if (body.blocks == 0) return;
-  l.launch_warps(body, std::min(most_blocks, body.blocks), 4, shared_bytes);
+template <class Launcher, class T>
+void multiply_experts(Launcher& l, const Kernel& k, const ExpertFactors<T>& of) {
+  if (k.options.transpose_a) {
+    for_each_tile(l, TilesOfWeights<T>{of}, WeightTile<T>{});
+  } else if (k.options.transpose_b) {
+    for_each_tile(l, TilesOfRows<T>{of}, RowsTile<T, true>{});
+  } else {
+    for_each_tile(l, TilesOfRows<T>{of}, RowsTile<T, false>{});
+  }
+}
+template <DType type, class Launcher>
+void multiply_on_tensor_cores(Launcher& l, const Kernel& k, const ExpertFactors<float>& of) {
+  if (k.options.transpose_a) {
+    for_each_tile(l, TilesOfWeights<float>{of}, TensorWeightTile<type>{});
+  } else if (k.options.transpose_b) {
+    for_each_tile(l, TilesOfRows<float>{of}, TensorRowsTile<type, true>{});
+  } else {
+    for_each_tile(l, TilesOfRows<float>{of}, TensorRowsTile<type, false>{});
+  }
 }
 
 template <class T, class Launcher>
 void expert_gemm(Launcher& l, const Kernel& k, const NamedOperands& o) {
   const bool to_weight = k.options.transpose_a;
   const auto* experts = static_cast<const std::int32_t*>(o[N::experts].data);
-  const std::uint64_t rows = to_weight ? k.depth : k.rows;
-  const auto tiles = [](std::uint64_t n) { return (n + ExpertLists::tile - 1) / ExpertLists::tile; };
   const ExpertFactors<T> of{Elements(o[N::a]),
                             Elements(o[N::b]),
                             Elements(o[N::c]),
                             elements_if(o, N::bias),
-                            list_rows(l, experts, rows, k.batch),
+                            list_rows(l, experts, to_weight ? k.depth : k.rows, k.batch),
                             k.rows,
                             k.columns,
                             k.depth,
                             static_cast<T>(k.scale == 0.0 ? 1.0 : k.scale),
                             o[N::c].accumulate};
-  constexpr std::uint64_t shared = ProductTile<T>::shared_bytes;
-  if (to_weight) {
-    launch_tiles(l, ExpertWeightProduct<T>{of, k.batch * tiles(k.rows) * tiles(k.columns)}, shared);
-    return;
+  if (!to_weight && !of.add) for_each_row(l, k.rows, ClearRows{of.c, experts, k.columns});
+  if constexpr (sizeof(T) == sizeof(float)) {
+    const bool whole_chunks = k.columns % 8 == 0 && (to_weight ? k.rows : k.depth) % 8 == 0;
+    if (whole_chunks && TensorTile::takes(of) && TensorTile::shared_bytes <= l.shared_limit()) {
+      if (of.a.dtype == DType::bf16) return multiply_on_tensor_cores<DType::bf16>(l, k, of);
+      return multiply_on_tensor_cores<DType::f16>(l, k, of);
+    }
   }
-  if (!of.add) for_each_row(l, k.rows, ClearRows{of.c, experts, k.columns});
-  const std::uint64_t blocks = ExpertLists::most_tiles(k.rows, k.batch) * tiles(k.columns);
-  if (k.options.transpose_b) {
-    launch_tiles(l, ExpertRowsProduct<T, true>{of, blocks}, shared);
-  } else {
-    launch_tiles(l, ExpertRowsProduct<T, false>{of, blocks}, shared);
-  }
+  multiply_experts(l, k, of);
 }
 
 template <class T, class Launcher>

@@ -246,7 +246,7 @@ TEST_CASE("a GPU's products of experts are the host's", "[gpu-bodies]") {
   }
   const std::uint64_t m = of.size();
   const Memory experts = whole_numbers(of);
-  for (const auto& [n, d] : {std::pair<std::uint64_t, std::uint64_t>{37, 41}, {72, 136}}) {
+  for (const auto& [n, d] : {std::pair<std::uint64_t, std::uint64_t>{37, 41}, {72, 136}, {200, 24}}) {
     for (const DType result : {t, s}) {
       for (const bool accumulate : {false, true}) {
         for (const bool transposed : {false, true}) {
