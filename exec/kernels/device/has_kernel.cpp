@@ -15,7 +15,9 @@ bool has_kernel(const Kernel& k, std::span<const Operand> operands) {
   // Its derivative needs the products again, which the body does not make.
   if (k.kind == KernelKind::attention_unfused_backward && k.softcap > 0.0) return false;
   const bool rope = k.kind == KernelKind::rope_forward || k.kind == KernelKind::rope_backward;
-  if (rope && rotating_features(k) > 2 * most_rotating_pairs) return false;
+  const bool latent = k.kind == KernelKind::latent_heads_forward || k.kind == KernelKind::latent_heads_backward;
+  const std::uint64_t rotating = latent ? k.columns : rope ? rotating_features(k) : 0;
+  if (rotating > 2 * most_rotating_pairs) return false;
   return row_of(k.kind).traits.gpu && multiplies_types(k, operands);
 }
 
