@@ -30,6 +30,10 @@ ORRERY_TOPIC(extern, run_base_weights)
 ORRERY_TOPIC(extern, run_attention_parts)
 ORRERY_TOPIC(extern, run_rearranging)
 ORRERY_TOPIC(extern, run_ring_scores)
+ORRERY_TOPIC(extern, run_expert_rows)
+ORRERY_TOPIC(extern, run_gates)
+ORRERY_TOPIC(extern, run_choices)
+ORRERY_TOPIC(extern, run_expert_products)
 #endif
 
 }  // namespace orrery::device
