@@ -26,6 +26,7 @@ ORRERY_TOPIC(extern, run_query_key_norms)
 ORRERY_TOPIC(extern, run_latent_heads)
 ORRERY_TOPIC(extern, run_attention_sinks)
 ORRERY_TOPIC(extern, run_adapters)
+ORRERY_TOPIC(extern, run_base_weights)
 #endif
 
 }  // namespace orrery::device

@@ -4,6 +4,7 @@
 #include "exec/kernels/device/adapters.hpp"
 #include "exec/kernels/device/attention.hpp"
 #include "exec/kernels/device/attention_sinks.hpp"
+#include "exec/kernels/device/base_weights.hpp"
 #include "exec/kernels/device/cross_entropy.hpp"
 #include "exec/kernels/device/elementwise.hpp"
 #include "exec/kernels/device/embedding.hpp"
@@ -57,7 +58,8 @@ void launch_kernel(Launcher& l, KeptSums& kept, const Kernel& k, std::span<const
                     run_flash_attention<T>(l, k, o, c) || run_losses<T>(l, k, o, c) || run_optimizer<T>(l, k, o, c) ||
                     run_trust_ratios<T>(l, k, o, c) || run_adafactor<T>(l, k, o, c) ||
                     run_query_key_norms<T>(l, k, o, c) || run_latent_heads<T>(l, k, o, c) ||
-                    run_attention_sinks<T>(l, k, o, c) || run_adapters<T>(l, k, o, c);
+                    run_attention_sinks<T>(l, k, o, c) || run_adapters<T>(l, k, o, c) ||
+                    run_base_weights<T>(l, k, o, c);
   ORRERY_ASSERT(done, name_of(k.kind));
 }
 

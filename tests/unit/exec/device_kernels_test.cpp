@@ -240,6 +240,9 @@ TEST_CASE("a GPU's tables give and take what the host's do", "[gpu-bodies]") {
     compare({k, {values(t, 12 * 2 * 4 * 6, 1)}, {true}, {}, {part}}, bound(t));
     k.depth = 4;
     compare({k, {values(t, 12 * 2 * 4 * 6, 1)}, {true}, {}, {part}}, bound(t));
+    k.depth = 0;
+    k.head_dim = 600;  // more pairs than one launch has frequencies for
+    compare({k, {values(t, 12 * 2 * 4 * 600, 1)}, {true}, {}, {part}}, bound(t));
   }
 }
 
@@ -287,6 +290,7 @@ TEST_CASE("a GPU's attention computes what the host's does", "[gpu-bodies]") {
         k.options.dropout = dropout;
         k.parameter = dropout ? 0.25 : 0.0;
         k.site = 2;
+        k.softcap = kv_heads == 1 ? 1.5 : 0.0;
         const std::uint64_t square = 2 * 4 * 37 * 37;
         Memories m{values(t, k.rows * qkv_width(k), 1), zeros(t, k.rows * context_width(k)), zeros(t, square)};
         if (dropout) m.push_back(Memory(DType::u8, square));
@@ -317,7 +321,6 @@ TEST_CASE("a GPU's attention computes what the host's does", "[gpu-bodies]") {
 
         Kernel flash = k;
         flash.kind = KernelKind::attention_flash_forward;
-        flash.softcap = kv_heads == 1 ? 1.5 : 0.0;
         Memories f{m[0], m[1], zeros(s, 2 * 4 * 37)};
         sinking = flash;
         sinking.options.sinks = true;
