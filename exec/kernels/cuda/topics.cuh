@@ -26,6 +26,9 @@ ORRERY_TOPIC(extern, run_query_key_norms)
 ORRERY_TOPIC(extern, run_latent_heads)
 ORRERY_TOPIC(extern, run_attention_sinks)
 ORRERY_TOPIC(extern, run_adapters)
+ORRERY_TOPIC(extern, run_attention_parts)
+ORRERY_TOPIC(extern, run_rearranging)
+ORRERY_TOPIC(extern, run_ring_scores)
 ORRERY_TOPIC(extern, run_base_weights)
 #endif
 

@@ -207,9 +207,12 @@ class UnfusedAttention {
     auto* dk = static_cast<T*>(l_.scratch(room * sizeof(T)));
     T* dv = dk + keys;
     const DType type = sizeof(T) == 8 ? DType::f64 : DType::f32;
-    const SoftmaxBackward<T> softmax{Elements(o[N::probabilities]), elements_if(o, N::mask),
-                                     Elements(dscores),             s_.length,
-                                     kept_factor<T>(k_),            cpu::SeenKeys(k_)};
+    const SoftmaxBackward<T> softmax{Elements(o[N::probabilities]),
+                                     elements_if(o, N::mask),
+                                     Elements(dscores),
+                                     s_.length,
+                                     kept_factor<T>(k_),
+                                     cpu::SeenKeys(k_)};
     if (!rule.caps()) for_each_row(l_, s_.batch * s_.heads * s_.length, softmax);
     for_each_member([&](std::uint64_t sequence, std::uint64_t member) {
       T* products = dk;  // before the sums

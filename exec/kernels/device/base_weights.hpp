@@ -112,8 +112,8 @@ struct WholeScale {
   ShortScales from;
   float* to;
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
-    const double off = static_cast<double>(from_e4m3(from.codes[i])) *
-                       static_cast<double>(from.numbers[1 + i / scale_block]);
+    const double off =
+        static_cast<double>(from_e4m3(from.codes[i])) * static_cast<double>(from.numbers[1 + i / scale_block]);
     to[i] = static_cast<float>(static_cast<double>(from.numbers[0]) + off);
   }
 };
@@ -162,8 +162,7 @@ void quantize_fp8(Launcher& l, const Elements& x, std::uint64_t count, std::uint
   const std::uint64_t runs = (count + each - 1) / each;
   const Elements largest(l.scratch(runs * sizeof(double)), DType::f64);
   for_each_row(l, runs, LargestOfRuns{x, nullptr, count, each, largest, 1.0});
-  for_each_row(l, 1,
-               LargestOfRuns{largest, nullptr, runs, runs, Elements(scale), static_cast<double>(e4m3_largest)});
+  for_each_row(l, 1, LargestOfRuns{largest, nullptr, runs, runs, Elements(scale), static_cast<double>(e4m3_largest)});
   for_each(l, count, CodeE4m3{x, nullptr, static_cast<const float*>(scale.data), count, codes});
 }
 

@@ -180,8 +180,20 @@ struct QueryKeyGradientSums {
   }
 };
 
+[[nodiscard]] inline bool is_query_key_norm(KernelKind kind) {
+  switch (kind) {
+    case KernelKind::query_key_norm_forward:
+    case KernelKind::query_key_norm_backward_input:
+    case KernelKind::query_key_norm_backward_weight:
+    case KernelKind::query_key_squares:
+    case KernelKind::query_key_gradient_sums: return true;
+    default: return false;
+  }
+}
+
 template <class T, class Launcher>
 bool run_query_key_norms(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext&) {
+  if (!is_query_key_norm(k.kind)) return false;
   const auto x = [&](N name) { return Elements(o[name]); };
   const QueryKeyWeights gamma{elements_if(o, N::query_gamma), elements_if(o, N::key_gamma)};
   // What a norm takes together lies on several ranks only where it is that of all heads.
