@@ -2,8 +2,12 @@
 
 #include <cstdlib>
 #include <memory>
+#include <set>
+#include <sstream>
 #include <string>
 
+#include "core/base/diagnostics.hpp"
+#include "core/plan/plan_check.hpp"
 #include "core/program/lower/lower.hpp"
 #include "exec/device/execute_device.hpp"
 #include "exec/device/host_device.hpp"
@@ -263,5 +267,134 @@ TEST_CASE("a device that makes products in fp8 trains as one that makes them in 
     };
     CHECK(made_in(eight) == "products of layers are made in fp8");
     CHECK(made_in(sixteen) == "products that other devices make in fp8 are made in bf16 here");
+  }
+}
+
+// Routing that the workload states reads no tensor, so the host makes it.
+TEST_CASE("no kernel of a mixture but the stated routing runs on the host", "[parity][device]") {
+  struct Kind {
+    Routing::Kind routing;
+    Mixture::Scores scores;
+    bool shared, biases;
+    std::uint32_t ranks;
+    double balance;
+  };
+  for (const Kind& kind : {Kind{Routing::Kind::learned, Mixture::Scores::softmax_chosen, false, true, 1, 0.0},
+                           Kind{Routing::Kind::learned, Mixture::Scores::sigmoid, true, false, 2, 0.1},
+                           Kind{Routing::Kind::skewed, Mixture::Scores::softmax_all, true, false, 2, 0.1}}) {
+    for (const Precision precision : {Precision::fp64, Precision::bf16}) {
+      PlannedRun run = test::tiny_run(Mesh{{{Axis::expert, kind.ranks}}}, 4);
+      run.workload.precision = precision;
+      run.model.biases = {};
+      Mixture& m = run.model.mixture.emplace();
+      m.experts = 6;
+      m.per_token = 2;
+      m.ffn = 16;
+      m.scores = kind.scores;
+      m.expert_bias = m.router_bias = kind.biases;
+      if (kind.shared) {
+        m.shared_ffn = 16;
+        m.shared_gate = true;
+      }
+      run.workload.routing.kind = kind.routing;
+      run.workload.routing.exponent = kind.routing == Routing::Kind::skewed ? 0.7 : 0.0;
+      run.workload.routing.auxiliary_loss = kind.balance;
+      CAPTURE(test::describe(run));
+      const Program program = lower(run.model, run.workload, run.plan);
+      const auto data = synthetic_data(run.model.vocabulary, 3);
+      RunOptions options;
+      options.warmup_steps = 0;
+      options.steps = 3;
+      UnderTest device;
+      const DeviceRun there = execute_on_device(*device, "run device", program, run.workload, *data, options);
+      const RunResult here = execute(program, run.model, run.workload, run.plan, *data, options);
+      for (const std::string& note : there.notes) {
+        const std::size_t at = note.find("computed by the host, because the device has no kernel: ");
+        if (at == std::string::npos) continue;
+        CAPTURE(note);
+        for (const char* kernel : {"choose_experts", "route_choices", "gate", "dispatch", "combine", "expert"}) {
+          CHECK(note.find(kernel) == std::string::npos);
+        }
+      }
+      REQUIRE(there.result.losses.size() == here.losses.size());
+      // With bf16 rounding a choice between nearly equal experts may differ.
+      for (std::size_t i = 0; i < here.losses.size(); ++i) {
+        CHECK(there.result.losses[i] == Approx(here.losses[i]).epsilon(precision == Precision::fp64 ? 1e-10 : 0.01));
+      }
+      if (precision == Precision::fp64) CHECK(there.result.routing == here.routing);
+      CHECK(here.routing.empty() == (kind.routing != Routing::Kind::learned));
+    }
+  }
+}
+
+namespace {
+
+/// Of the kernels that the host makes for a device, those that read no tensor are its own.
+std::vector<std::string> others_on_host(const DeviceRun& run) {
+  const std::string said = "computed by the host, because the device has no kernel: ";
+  std::vector<std::string> names;
+  for (const std::string& note : run.notes) {
+    if (note.find(said) != 0) continue;
+    std::istringstream list(note.substr(said.size()));
+    for (std::string name; std::getline(list >> std::ws, name, ',');) {
+      if (name.find("load_") != 0 && name.find("initialize") != 0 && name != "count_targets") names.push_back(name);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("frozen matrices in few bits stay on the device, and train as the reference's", "[parity][device]") {
+  test::RandomRunLimits limits;
+  limits.adapters = limits.few_bits = true;
+  limits.mixture = false;
+  limits.context = false;
+  limits.tensor = TensorAlgorithm::one_d;
+  limits.max_ranks = 4;
+  std::set<std::pair<BaseWeights, bool>> seen;
+  int plans = 0;
+  for (std::uint64_t seed = 7700; plans < 12; ++seed) {
+    const PlannedRun run = test::random_run(seed, limits);
+    Diagnostics wrong;
+    check(run.plan, run.model, run.workload, nullptr, wrong);
+    if (!wrong.empty()) continue;
+    ++plans;
+    seen.insert({run.workload.adapters->base, run.workload.adapters->double_quantization});
+    CAPTURE(seed, test::describe(run));
+    UnderTest device;
+    std::vector<std::string> on_host;
+    test::NumericsOptions options = on_device(*device, run);
+    options.steps = 2;
+    options.execute = [&](const Program& program, const DataSource& data, const RunOptions& how) {
+      const DeviceRun done = execute_on_device(*device, "run device", program, run.workload, data, how);
+      on_host = others_on_host(done);
+      return done.result;
+    };
+    CHECK(lines(test::check_numerics(run, options).failures) == "");
+    CHECK(lines(on_host) == "");
+  }
+  CHECK(seen.size() == 4);  // nf4 with and without scales in few bits, int8, fp8
+}
+
+TEST_CASE("unfused attention with a soft cap stays on the device", "[parity][device]") {
+  for (const Precision precision : {Precision::fp64, Precision::fp32, Precision::bf16}) {
+    PlannedRun run = test::tiny_run(Mesh{{{Axis::data, 2}}}, 4);
+    run.workload.precision = precision;
+    run.model.heads = 4;
+    run.model.kv_heads = 2;
+    run.model.attention_softcap = 0.5;
+    CAPTURE(test::describe(run));
+    UnderTest device;
+    std::vector<std::string> on_host;
+    test::NumericsOptions options;
+    options.steps = 2;
+    options.execute = [&](const Program& program, const DataSource& data, const RunOptions& how) {
+      const DeviceRun done = execute_on_device(*device, "run device", program, run.workload, data, how);
+      on_host = others_on_host(done);
+      return done.result;
+    };
+    CHECK(lines(test::check_numerics(run, options).failures) == "");
+    CHECK(lines(on_host) == "");
   }
 }

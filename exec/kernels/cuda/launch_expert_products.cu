@@ -2,5 +2,5 @@
 #include "exec/kernels/cuda/topics.cuh"
 
 namespace orrery::device {
-ORRERY_TOPIC(, run_base_weights)
+ORRERY_TOPIC(, run_expert_products)
 }  // namespace orrery::device
