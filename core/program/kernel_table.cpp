@@ -264,7 +264,7 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
     row(K::adafactor_update, "adafactor_update", W::optimizer, update_placed, r(N::gradient, columns), r(N::steps, one),
         r(N::factor, two, When::factor), a(N::weight, columns), a(N::master, columns, When::master),
         r(N::moments, depth), r(N::norms, batch)),
-    row(K::quantize_weight, "quantize_weight", W::elementwise, host, r(N::x, all), w(N::codes, base_codes),
+    row(K::quantize_weight, "quantize_weight", W::elementwise, gpu, r(N::x, all), w(N::codes, base_codes),
         w(N::scales, base_scales)),
     row(K::dequantize_weight, "dequantize_weight", W::elementwise, gpu, r(N::codes, base_codes),
         r(N::scales, base_scales), w(N::y, all)),

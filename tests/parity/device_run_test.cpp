@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "core/base/diagnostics.hpp"
@@ -403,5 +404,77 @@ TEST_CASE("no kernel of a mixture but the stated routing runs on the host", "[pa
       if (precision == Precision::fp64) CHECK(there.result.routing == here.routing);
       CHECK(here.routing.empty() == (kind.routing != Routing::Kind::learned));
     }
+  }
+}
+
+namespace {
+
+/// Of the kernels that the host makes for a device, those that read no tensor are its own.
+std::vector<std::string> others_on_host(const DeviceRun& run) {
+  const std::string said = "computed by the host, because the device has no kernel: ";
+  std::vector<std::string> names;
+  for (const std::string& note : run.notes) {
+    if (note.find(said) != 0) continue;
+    std::istringstream list(note.substr(said.size()));
+    for (std::string name; std::getline(list >> std::ws, name, ',');) {
+      if (name.find("load_") != 0 && name.find("initialize") != 0 && name != "count_targets") names.push_back(name);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("frozen matrices in few bits stay on the device, and train as the reference's", "[parity][device]") {
+  test::RandomRunLimits limits;
+  limits.adapters = limits.few_bits = true;
+  limits.mixture = false;
+  limits.context = false;
+  limits.tensor = TensorAlgorithm::one_d;
+  limits.max_ranks = 4;
+  std::set<std::pair<BaseWeights, bool>> seen;
+  int plans = 0;
+  for (std::uint64_t seed = 7700; plans < 12; ++seed) {
+    const PlannedRun run = test::random_run(seed, limits);
+    Diagnostics wrong;
+    check(run.plan, run.model, run.workload, nullptr, wrong);
+    if (!wrong.empty()) continue;
+    ++plans;
+    seen.insert({run.workload.adapters->base, run.workload.adapters->double_quantization});
+    CAPTURE(seed, test::describe(run));
+    UnderTest device;
+    std::vector<std::string> on_host;
+    test::NumericsOptions options = on_device(*device, run);
+    options.steps = 2;
+    options.execute = [&](const Program& program, const DataSource& data, const RunOptions& how) {
+      const DeviceRun done = execute_on_device(*device, "run device", program, run.workload, data, how);
+      on_host = others_on_host(done);
+      return done.result;
+    };
+    CHECK(lines(test::check_numerics(run, options).failures) == "");
+    CHECK(lines(on_host) == "");
+  }
+  CHECK(seen.size() == 4);  // nf4 with and without scales in few bits, int8, fp8
+}
+
+TEST_CASE("unfused attention with a soft cap stays on the device", "[parity][device]") {
+  for (const Precision precision : {Precision::fp64, Precision::fp32, Precision::bf16}) {
+    PlannedRun run = test::tiny_run(Mesh{{{Axis::data, 2}}}, 4);
+    run.workload.precision = precision;
+    run.model.heads = 4;
+    run.model.kv_heads = 2;
+    run.model.attention_softcap = 0.5;
+    CAPTURE(test::describe(run));
+    UnderTest device;
+    std::vector<std::string> on_host;
+    test::NumericsOptions options;
+    options.steps = 2;
+    options.execute = [&](const Program& program, const DataSource& data, const RunOptions& how) {
+      const DeviceRun done = execute_on_device(*device, "run device", program, run.workload, data, how);
+      on_host = others_on_host(done);
+      return done.result;
+    };
+    CHECK(lines(test::check_numerics(run, options).failures) == "");
+    CHECK(lines(on_host) == "");
   }
 }

@@ -134,18 +134,22 @@ struct ClassTokenTerm {
   }
 };
 
-/// [positions, half, 2]: cosine and sine of position * frequency, times the scale.
+/// Frequencies that one launch takes, by value.
+inline constexpr std::uint64_t frequencies_at_once = 256;
+
+/// [positions, half, 2]: cosine and sine of position * frequency, times the scale, of `count` pairs from `first` on.
 template <class T>
 struct RopeTable {
   T* table;
   Positions positions;
-  std::uint64_t half;
-  double frequencies[most_rotating_pairs];
+  std::uint64_t half, first, count;
+  double frequencies[frequencies_at_once];
   double cosine_scale, sine_scale;  ///< opposite signs turn back
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
-    const double angle = static_cast<double>(positions(i / half)) * frequencies[i % half];
-    table[2 * i] = static_cast<T>(cosine_scale * std::cos(angle));
-    table[2 * i + 1] = static_cast<T>(sine_scale * std::sin(angle));
+    const double angle = static_cast<double>(positions(i / count)) * frequencies[i % count];
+    T* pair = table + (i / count * half + first + i % count) * 2;
+    pair[0] = static_cast<T>(cosine_scale * std::cos(angle));
+    pair[1] = static_cast<T>(sine_scale * std::sin(angle));
   }
 };
 
@@ -176,9 +180,12 @@ template <class T, class Launcher>
 const T* rope_table(Launcher& l, const Rotation& by, const Place& place, std::uint64_t length, bool backward) {
   const std::uint64_t half = by.frequencies.size();
   auto* table = static_cast<T*>(l.scratch(length * half * 2 * sizeof(T)));
-  RopeTable<T> angles{table, Positions(place), half, {}, by.scale, backward ? -by.scale : by.scale};
-  std::copy(by.frequencies.begin(), by.frequencies.end(), angles.frequencies);
-  for_each(l, length * half, angles);
+  RopeTable<T> angles{table, Positions(place), half, 0, 0, {}, by.scale, backward ? -by.scale : by.scale};
+  for (; angles.first < half; angles.first += angles.count) {
+    angles.count = std::min(frequencies_at_once, half - angles.first);
+    std::copy_n(by.frequencies.data() + angles.first, angles.count, angles.frequencies);
+    for_each(l, length * angles.count, angles);
+  }
   return table;
 }
 

@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "core/program/base_weights.hpp"
+#include "core/program/kernel_table.hpp"
 #include "core/program/operand_elements.hpp"
 #include "tests/unit/exec/device_compare.hpp"
 
@@ -201,23 +201,5 @@ TEST_CASE("a GPU's segments and class tokens are the host's", "[gpu-bodies]") {
              {},
              {part}},
             bound(t));
-  }
-}
-
-TEST_CASE("a GPU makes of few bits the numbers that the host makes", "[gpu-bodies]") {
-  const DType t = GENERATE(DType::f64, DType::f32, DType::bf16, DType::f16);
-  for (const BaseWeights base : {BaseWeights::nf4, BaseWeights::int8, BaseWeights::fp8}) {
-    for (const bool twice : {false, true}) {
-      if (twice && base != BaseWeights::nf4) continue;
-      Kernel k = kernel(KernelKind::quantize_weight, t, 131, 130);  // 267 blocks of 64, the last with 6
-      k.site = static_cast<std::uint8_t>(base);
-      k.options.scaled = twice;
-      const QuantizedSize size = quantized_size(k);
-      Memory x = values(t, k.rows * k.columns, 1);
-      Memory codes(code_dtype(base), size.codes), scales(scale_dtype(twice), size.scales);
-      run(k, {x.operand(), codes.operand(), scales.operand()});
-      k.kind = KernelKind::dequantize_weight;
-      compare({k, {codes, scales, zeros(t, x.count())}, {}, {}}, 0.0);
-    }
   }
 }
