@@ -190,7 +190,7 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
     row(K::clip_forward, "clip_forward", W::elementwise, gpu, r(N::pre, all), w(N::y, all)),
     row(K::clip_backward, "clip_backward", W::elementwise, gpu, r(N::pre, all), a(N::d, all)),
 
-    row(K::route_tokens, "route_tokens", W::elementwise, host_placed, w(N::choice, choices), w(N::slots, depth),
+    row(K::route_tokens, "route_tokens", W::elementwise, gpu_placed, w(N::choice, choices), w(N::slots, depth),
         w(N::experts, depth)),
     row(K::choose_experts, "choose_experts", W::elementwise, gpu, r(N::logits, all), w(N::choice, choices)),
     row(K::route_choices, "route_choices", W::elementwise, gpu_placed, r(N::choice, choices), w(N::slots, depth),

@@ -119,18 +119,18 @@ LayerRouting::LayerRouting(const Workload& w, std::uint32_t experts, std::uint32
   capacity_ = expert_capacity(w, experts, per_token);
 }
 
-LayerRouting::Choice LayerRouting::choice(std::uint64_t sequence, std::uint64_t position, std::uint32_t index) const {
-  const std::uint64_t number = sequence * groups_of_sequence_ + position / group_;
-  const std::uint64_t turn = random_bits(seed_, stream_, number) % group_;
-  // The place among groups comes first, then the place among the group's experts.
-  const std::uint64_t place = (position % group_ + turn) % group_ + index / each_ * group_;
-  const auto behind = std::upper_bound(tokens_begin_.begin(), tokens_begin_.end(), place);
-  const auto group = static_cast<std::size_t>(behind - tokens_begin_.begin() - 1);
-  const std::uint64_t tokens = tokens_begin_[group + 1] - tokens_begin_[group];
-  const std::uint64_t at = begin_[group * size_] + (place - tokens_begin_[group]) + index % each_ * tokens;
-  const auto after = std::upper_bound(begin_.begin(), begin_.end(), at);
-  const auto expert = static_cast<std::uint32_t>(after - begin_.begin() - 1);
-  return {expert, at - begin_[expert] < capacity_};
+DealtChoices LayerRouting::dealt() const {
+  return {group_,
+          groups_of_sequence_,
+          capacity_,
+          seed_,
+          stream_,
+          each_,
+          size_,
+          static_cast<std::uint32_t>(begin_.size() - 1),
+          static_cast<std::uint32_t>(tokens_begin_.size() - 1),
+          begin_.data(),
+          tokens_begin_.data()};
 }
 
 std::uint64_t LayerRouting::kept(std::uint32_t expert) const { return std::min(chosen(expert), capacity_); }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/spec/dealt_choices.hpp"
 #include "core/spec/model_spec.hpp"
 #include "core/spec/workload.hpp"
 
@@ -39,12 +40,13 @@ class LayerRouting {
   LayerRouting(const Workload&, std::uint32_t experts, std::uint32_t per_token, std::uint32_t layer,
                ExpertGroups groups = {});
 
-  struct Choice {
-    std::uint32_t expert = 0;
-    bool kept = true;  ///< false: dropped, the expert's capacity is used up
-  };
+  using Choice = DealtChoices::Choice;
   /// Choice `index` (0 .. per_token - 1) of the token.
-  [[nodiscard]] Choice choice(std::uint64_t sequence, std::uint64_t position, std::uint32_t index) const;
+  [[nodiscard]] Choice choice(std::uint64_t sequence, std::uint64_t position, std::uint32_t index) const {
+    return dealt()(sequence, position, index);
+  }
+  /// With pointers into this object.
+  [[nodiscard]] DealtChoices dealt() const;
 
   /// Number of choices of the expert in a group, dropped ones included, and number of kept ones.
   [[nodiscard]] std::uint64_t chosen(std::uint32_t expert) const { return begin_[expert + 1] - begin_[expert]; }

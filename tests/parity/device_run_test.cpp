@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <memory>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include "core/base/diagnostics.hpp"
@@ -41,8 +40,8 @@ class UnderTest {
   std::unique_ptr<HostDevice> host_;
 };
 
-/// The kernels that a run's notes say the host has computed, without those that read no tensor: data, first weights,
-/// and routing that the workload states.
+/// The kernels that a run's notes say the host has computed, without those that read no tensor: data and first
+/// weights.
 std::set<std::string> tensors_on_host(const std::vector<std::string>& notes) {
   const std::string begins = "computed by the host, because the device has no kernel: ";
   std::set<std::string> kernels;
@@ -55,7 +54,7 @@ std::set<std::string> tensors_on_host(const std::vector<std::string>& notes) {
     }
   }
   for (const char* kernel : {"load_tokens", "load_targets", "load_segments", "load_patches", "count_targets",
-                             "initialize", "initialize_scale", "route_tokens"}) {
+                             "initialize", "initialize_scale"}) {
     kernels.erase(kernel);
   }
   return kernels;
@@ -106,10 +105,6 @@ TEST_CASE("plans of all kinds on a device give what the reference gives, and lea
   const Kind kinds[] = {
       {"encoders, images and latent attention", [](test::RandomRunLimits& l) { l.architectures = true; }},
       {"adapters", [](test::RandomRunLimits& l) { l.adapters = true, l.mixture = false; }},
-      {"few bits",
-       [](test::RandomRunLimits& l) {
-         l.adapters = l.few_bits = true, l.mixture = false, l.tensor = TensorAlgorithm::one_d;
-       }},
       {"context parts", [](test::RandomRunLimits& l) { l.cut_positions = true; }},
       {"experts", [](test::RandomRunLimits& l) { l.expert = 2; }},
       {"predictions", [](test::RandomRunLimits& l) { l.predictions = true; }}};
@@ -357,8 +352,7 @@ TEST_CASE("a device that makes products in fp8 trains as one that makes them in 
   }
 }
 
-// Routing that the workload states reads no tensor, so the host makes it.
-TEST_CASE("no kernel of a mixture but the stated routing runs on the host", "[parity][device]") {
+TEST_CASE("no kernel of a mixture runs on the host", "[parity][device]") {
   struct Kind {
     Routing::Kind routing;
     Mixture::Scores scores;
@@ -407,24 +401,6 @@ TEST_CASE("no kernel of a mixture but the stated routing runs on the host", "[pa
   }
 }
 
-namespace {
-
-/// Of the kernels that the host makes for a device, those that read no tensor are its own.
-std::vector<std::string> others_on_host(const DeviceRun& run) {
-  const std::string said = "computed by the host, because the device has no kernel: ";
-  std::vector<std::string> names;
-  for (const std::string& note : run.notes) {
-    if (note.find(said) != 0) continue;
-    std::istringstream list(note.substr(said.size()));
-    for (std::string name; std::getline(list >> std::ws, name, ',');) {
-      if (name.find("load_") != 0 && name.find("initialize") != 0 && name != "count_targets") names.push_back(name);
-    }
-  }
-  return names;
-}
-
-}  // namespace
-
 TEST_CASE("frozen matrices in few bits stay on the device, and train as the reference's", "[parity][device]") {
   test::RandomRunLimits limits;
   limits.adapters = limits.few_bits = true;
@@ -443,16 +419,9 @@ TEST_CASE("frozen matrices in few bits stay on the device, and train as the refe
     seen.insert({run.workload.adapters->base, run.workload.adapters->double_quantization});
     CAPTURE(seed, test::describe(run));
     UnderTest device;
-    std::vector<std::string> on_host;
     test::NumericsOptions options = on_device(*device, run);
     options.steps = 2;
-    options.execute = [&](const Program& program, const DataSource& data, const RunOptions& how) {
-      const DeviceRun done = execute_on_device(*device, "run device", program, run.workload, data, how);
-      on_host = others_on_host(done);
-      return done.result;
-    };
     CHECK(lines(test::check_numerics(run, options).failures) == "");
-    CHECK(lines(on_host) == "");
   }
   CHECK(seen.size() == 4);  // nf4 with and without scales in few bits, int8, fp8
 }
@@ -466,15 +435,8 @@ TEST_CASE("unfused attention with a soft cap stays on the device", "[parity][dev
     run.model.attention_softcap = 0.5;
     CAPTURE(test::describe(run));
     UnderTest device;
-    std::vector<std::string> on_host;
-    test::NumericsOptions options;
+    test::NumericsOptions options = on_device(*device, run);
     options.steps = 2;
-    options.execute = [&](const Program& program, const DataSource& data, const RunOptions& how) {
-      const DeviceRun done = execute_on_device(*device, "run device", program, run.workload, data, how);
-      on_host = others_on_host(done);
-      return done.result;
-    };
     CHECK(lines(test::check_numerics(run, options).failures) == "");
-    CHECK(lines(on_host) == "");
   }
 }

@@ -5,4 +5,5 @@ namespace orrery::device {
 ORRERY_TOPIC(, run_expert_rows)
 ORRERY_TOPIC(, run_gates)
 ORRERY_TOPIC(, run_choices)
+ORRERY_TOPIC(, run_stated_routing)
 }  // namespace orrery::device

@@ -34,6 +34,7 @@ ORRERY_TOPIC(extern, run_expert_rows)
 ORRERY_TOPIC(extern, run_gates)
 ORRERY_TOPIC(extern, run_choices)
 ORRERY_TOPIC(extern, run_expert_products)
+ORRERY_TOPIC(extern, run_stated_routing)
 #endif
 
 }  // namespace orrery::device

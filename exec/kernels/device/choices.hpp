@@ -164,14 +164,14 @@ struct PlaceChoices {
   const std::uint8_t* kept;
   const std::uint32_t* begins;
   std::uint64_t local;
-  std::int32_t *slots, *numbers;
+  std::int32_t *slots, *numbers;  ///< numbers: or null
   [[nodiscard]] ORRERY_ON_DEVICE bool matches(std::uint64_t expert, std::uint64_t i) const {
     return choice[i] == static_cast<std::int32_t>(expert) && kept[i] != 0;
   }
   ORRERY_ON_DEVICE void put(std::uint64_t expert, std::uint32_t rank, std::uint64_t i) const {
     const std::uint64_t slot = begins[expert] + rank;
     slots[slot] = static_cast<std::int32_t>(i);
-    numbers[slot] = static_cast<std::int32_t>(expert % local);
+    if (numbers != nullptr) numbers[slot] = static_cast<std::int32_t>(expert % local);
   }
   ORRERY_ON_DEVICE void total(std::uint64_t, std::uint32_t) const {}
 };

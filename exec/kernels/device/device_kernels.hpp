@@ -24,6 +24,7 @@
 #include "exec/kernels/device/rearrange.hpp"
 #include "exec/kernels/device/ring_scores.hpp"
 #include "exec/kernels/device/rounded_product.hpp"
+#include "exec/kernels/device/stated_routing.hpp"
 #include "exec/kernels/device/trust_ratio.hpp"
 
 namespace orrery::device {
@@ -68,7 +69,7 @@ void launch_kernel(Launcher& l, KeptSums& kept, const Kernel& k, std::span<const
       run_attention_sinks<T>(l, k, o, c) || run_adapters<T>(l, k, o, c) || run_attention_parts<T>(l, k, o, c) ||
       run_rearranging<T>(l, k, o, c) || run_ring_scores<T>(l, k, o, c) || run_base_weights<T>(l, k, o, c) ||
       run_expert_rows<T>(l, k, o, c) || run_gates<T>(l, k, o, c) || run_choices<T>(l, k, o, c) ||
-      run_expert_products<T>(l, k, o, c);
+      run_expert_products<T>(l, k, o, c) || run_stated_routing<T>(l, k, o, c);
   ORRERY_ASSERT(done, name_of(k.kind));
 }
 

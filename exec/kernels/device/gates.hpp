@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "core/spec/routing.hpp"
 #include "exec/kernels/device/launcher.hpp"
@@ -144,12 +145,22 @@ struct GatesBackward {
 };
 
 /// Brings numbers that the host knows to the device, as arguments of a kernel, which takes 4 KiB of them.
+template <class Number>
 struct PutNumbers {
-  static constexpr std::uint32_t most = 512;
-  std::int32_t* to;
-  std::int32_t numbers[most];
+  static constexpr std::uint64_t most = 2048 / sizeof(Number);
+  Number* to;
+  Number numbers[most];
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const { to[i] = numbers[i]; }
 };
+template <class Number, class Launcher>
+void put_numbers(Launcher& l, const std::vector<Number>& numbers, Number* to) {
+  for (std::uint64_t first = 0; first < numbers.size(); first += PutNumbers<Number>::most) {
+    PutNumbers<Number> put{to + first, {}};
+    const std::uint64_t n = std::min(put.most, numbers.size() - first);
+    std::copy_n(numbers.data() + first, n, put.numbers);
+    for_each(l, n, put);
+  }
+}
 
 template <class Launcher>
 BalanceWeight balance_weight(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext& c) {
@@ -170,12 +181,9 @@ BalanceWeight balance_weight(Launcher& l, const Kernel& k, const NamedOperands& 
   const ExpertGroups groups = k.kv_heads > 0 ? ExpertGroups{k.kv_heads, k.head_dim} : ExpertGroups{};
   const LayerRouting routing(*c.workload, experts, k.batch, c.layer, groups);
   auto* chosen = static_cast<std::int32_t*>(l.scratch(experts * sizeof(std::int32_t)));
-  for (std::uint32_t first = 0; first < experts; first += PutNumbers::most) {
-    PutNumbers put{chosen + first, {}};
-    const std::uint32_t n = std::min(PutNumbers::most, experts - first);
-    for (std::uint32_t i = 0; i < n; ++i) put.numbers[i] = static_cast<std::int32_t>(routing.chosen(first + i));
-    for_each(l, n, put);
-  }
+  std::vector<std::int32_t> numbers;
+  for (std::uint32_t e = 0; e < experts; ++e) numbers.push_back(static_cast<std::int32_t>(routing.chosen(e)));
+  put_numbers(l, numbers, chosen);
   w.chosen = chosen;
   return w;
 }

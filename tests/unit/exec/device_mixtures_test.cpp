@@ -235,6 +235,49 @@ TEST_CASE("a GPU gives choices the slots that the host gives them, and counts th
   CHECK(kept == expected.at(3).kept);
 }
 
+// Two ranks share 12 experts, and each has half of 4 sequences of 24 positions; or four, with halves of the sequences
+// in zigzag.
+TEST_CASE("a GPU states the routing that the host states, on every rank", "[gpu-bodies]") {
+  Workload w;
+  w.seed = 5;
+  w.global_batch = 4;
+  w.sequence_length = 24;
+  w.routing.kind = GENERATE(Routing::Kind::balanced, Routing::Kind::skewed);
+  w.routing.exponent = w.routing.kind == Routing::Kind::skewed ? 0.9 : 0.0;
+  w.routing.group = 6;
+  if (GENERATE(false, true)) w.routing.capacity = 0.8;
+  const std::uint32_t experts = 12, each = 4, context = GENERATE(1U, 2U), groups = GENERATE(0U, 4U);
+  const bool whole = GENERATE(false, true);  // every rank has all experts
+  const Mesh mesh{{{Axis::expert, 2}, {Axis::context, context}}};
+  Shard shard{{24, 24, {}, false}, {4, 4, {Axis::expert}, false}, {each, each, {}, false}};
+  if (context > 1) {
+    shard.dims[0].split = {Axis::context};
+    shard.dims[0].zigzag = context;
+  }
+  const std::uint32_t parts = whole ? 1 : 2 * context;
+  const std::uint64_t rows = 24 / context * 2;
+  const LayerRouting routing(w, experts, each, 0, groups > 0 ? ExpertGroups{groups, 2} : ExpertGroups{});
+  Kernel k = kernel(KernelKind::route_tokens, DType::f32, rows, experts, parts * (rows / 6) * routing.most_kept(parts));
+  k.batch = each;
+  k.heads = parts;
+  k.site = context > 1 ? 1 : 0;
+  k.kv_heads = groups;
+  k.head_dim = groups > 0 ? 2 : 0;
+  for (std::uint32_t r = 0; r < 2 * context; ++r) {
+    const Memory choice = whole_numbers(std::vector<std::int32_t>(rows * each, 5));
+    const Memory filled = whole_numbers(std::vector<std::int32_t>(k.depth, 5));
+    Case c{k, {choice, filled, filled}, {}, w};
+    Place place;
+    place.shard = &shard;
+    place.box = box_of(shard, mesh, Rank{r});
+    c.places = {place};
+    c.mesh = &mesh;
+    c.rank = Rank{r};
+    CAPTURE(r, parts, groups);
+    compare(c, 0.0);
+  }
+}
+
 TEST_CASE("a GPU's products of experts are the host's", "[gpu-bodies]") {
   const DType t = GENERATE(DType::f64, DType::f32, DType::bf16, DType::f16);
   const DType s = wide(t);
