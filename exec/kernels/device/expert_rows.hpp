@@ -50,7 +50,7 @@ struct GatherSum {
   ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t token) const {
     for (std::uint64_t i = b.thread(); i < columns; i += b.threads()) {
       T sum = residual.data != nullptr ? residual.load<T>(token * columns + i) : T{0};
-      for (std::uint64_t choice = token * choices; choice < (token + 1) * choices; ++choice) {
+      ORRERY_ROLLED for (std::uint64_t choice = token * choices; choice < (token + 1) * choices; ++choice) {
         const std::uint64_t slot = slot_of[choice];
         if (slot == 0) continue;
         const T x = rows.load<T>((slot - 1) * columns + i);

@@ -130,7 +130,7 @@ struct GatesBackward {
       const T x = of.logit(token, e);
       T dp{0};
       bool chosen = of_all;
-      for (std::uint64_t j = 0; j < of.choices; ++j) {
+      ORRERY_ROLLED for (std::uint64_t j = 0; j < of.choices; ++j) {
         if (of.chosen(token, j) != e) continue;
         dp = dgate(j);
         chosen = true;

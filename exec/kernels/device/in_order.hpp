@@ -28,7 +28,7 @@ struct InOrder {
     std::uint32_t rank = 0;
     for (std::uint32_t t = 0; t < b.thread(); ++t) rank += counts[t];
     if (b.thread() + 1 == b.threads()) f.total(row, rank + mine);
-    for (std::uint64_t i = first; i < end; ++i) {
+    ORRERY_ROLLED for (std::uint64_t i = first; i < end; ++i) {
       if (f.matches(row, i)) f.put(row, rank++, i);
     }
   }
