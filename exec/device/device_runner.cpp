@@ -136,6 +136,7 @@ DeviceRunner::DeviceRunner(Device& device, DeviceNotes& notes, const DeviceTrans
 DeviceRunner::~DeviceRunner() {
   for (Queue& q : queues_) {
     q.stream.reset();  // what is left of its work uses the rest
+    q.routing_there.release(device_);
     if (q.staging != nullptr) device_.release_host(q.staging);
   }
   for (std::byte* p : old_staging_) device_.release_host(p);
@@ -337,6 +338,9 @@ void DeviceRunner::compute(Queue& q, const Compute& c) {
         if (rows[i] * bytes % 16 != 0) notes_.on_odd_rows({rows[i], bytes});
       }
     }
+    if (kernel.kind == KernelKind::route_choices && kernel.pass == Pass::forward) {  // what is recomputed was counted
+      context.routing_there = q.routing_there.sums(device_, *q.stream, context.layer, kernel.columns, kernel.depth);
+    }
     q.stream->run(kernel, operands_, context);
     return;
   }
@@ -430,13 +434,17 @@ void DeviceRunner::copy(Queue& q) {
 
 RoutingCounts DeviceRunner::routing() const {
   RoutingCounts sum;
-  for (const Queue& q : queues_) add_counts(sum, q.routing);
+  device_.use();
+  for (const Queue& q : queues_) {
+    add_counts(sum, q.routing);
+    add_counts(sum, q.routing_there.read(device_, *q.stream, *base_));
+  }
   return sum;
 }
 
 RankMemory DeviceRunner::memory() const {
   std::uint64_t outside = 0;
-  for (const Queue& q : queues_) outside += q.stream->scratch_bytes();
+  for (const Queue& q : queues_) outside += q.stream->scratch_bytes() + q.routing_there.bytes();
   outside += transport_->scratch_bytes();
   const std::uint64_t free = device_.free_bytes(), before = device_.info().free_bytes;
   notes_.on_memory(rank_, storage_.reserved_bytes() + outside, before > free ? before - free : 0);

@@ -15,6 +15,7 @@
 #include "exec/device/arena_pool.hpp"
 #include "exec/device/device.hpp"
 #include "exec/device/device_transport.hpp"
+#include "exec/device/routing_there.hpp"
 #include "exec/run/rank_runner.hpp"
 
 namespace orrery {
@@ -88,8 +89,9 @@ class DeviceRunner final : public RankWalker {
     std::size_t done = 0;               ///< so many of them are known to have ended
     std::vector<std::uint64_t> waited;  ///< by lane: how many of its ops have been waited for
     KernelScratch scratch;
-    RoutingCounts routing;
-    std::byte* staging = nullptr;  ///< copies for the host's kernels
+    RoutingCounts routing;               ///< by the host's kernel
+    mutable RoutingThere routing_there;  ///< by the device's
+    std::byte* staging = nullptr;        ///< copies for the host's kernels
     std::uint64_t staging_bytes = 0;
   };
   /// An op ends before another begins: the first `count` of a lane.

@@ -53,6 +53,8 @@ struct KernelContext {
   KernelScratch* scratch = nullptr;     ///< always; one per thread
   std::span<const Rotation> rotations;  ///< of the Program: rope, latent heads
   RoutingCounts* routing = nullptr;     ///< route_choices: what it does is counted here, unless null
+  /// route_choices on a device, in its memory: choices of each expert, then those kept of each, are added to; or null.
+  std::uint64_t* routing_there = nullptr;
 };
 
 /// Whether the kernel looks at Operand::place.

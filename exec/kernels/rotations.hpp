@@ -14,7 +14,4 @@ namespace orrery {
 /// Features of a head that rope turns, the first ones.
 [[nodiscard]] inline std::uint64_t rotating_features(const Kernel& k) { return k.depth > 0 ? k.depth : k.head_dim; }
 
-/// Most pairs of features that a GPU's rope turns; its kernel takes their frequencies by value.
-inline constexpr std::uint64_t most_rotating_pairs = 256;
-
 }  // namespace orrery

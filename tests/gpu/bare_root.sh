@@ -94,6 +94,7 @@ awk -v bundle=/opt/orrery-gpu/bin/ '
 grep -F -e "$source" -e "$HOME/" "$work/paths" && wrong "it looks for files of the tree or the user that built it"
 awk '$2 == "bundle" && $3 == "opened" {print $4}' "$work/paths" |
   grep -Ev '^(/opt/orrery-gpu|/tmp|/proc|/sys|/dev)(/|$)' |
+  grep -v '^\./orrery-disk-[A-Za-z0-9]*$' |  # programs run in gpu-first's own folder below /tmp
   grep -Ev '^/(etc/(ld\.so\.cache|nsswitch\.conf|hosts|host\.conf|resolv\.conf|localtime|passwd|group)|(usr/)?lib(64)?/(x86_64-linux-gnu/)?(ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv))\.so[.0-9]*)$' \
   >"$work/outside" || :
 echo "opened by the bundle's programs: $(awk '$2 == "bundle" && $3 == "opened" {n += $1} END {print n + 0}' "$work/paths") times;" \

@@ -14,7 +14,7 @@ bundle=$work/bundle
 results=$work/results
 mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/plans" "$bundle/share/orrery/models/cluster" "$work/tools"
 for file in gpu-first gpu-here gpu-stages gpu-libraries torch-baseline; do cp "$source/tools/$file" "$bundle/"; done
-touch "$bundle/bin/orrery_cuda.so" "$bundle/plans/gpt2-124m.toml"
+touch "$bundle/bin/orrery_cuda.so" "$bundle/plans/gpt2-124m.toml" "$bundle/plans/roofline.toml"
 printf 'name = "a"\ndevice = "b"\n' >"$bundle/share/orrery/models/cluster/dgx-h100.toml"
 printf 'glibc 2.2\nlibrary libfirst.so.1\nlibrary libnccl.so.2\n' >"$bundle/needs"
 # Nobody waits long for what does not end.
@@ -56,7 +56,7 @@ case "$1" in
     ;;
   run)
     report="{\"losses\": [3.5, 3.25], \"step_time_s\": $(cat "$FAKE/step_time_s")}"
-    echo "  attention by cuDNN 9.19.0"
+    printf '%s\n"notes": [\n    "attention by cuDNN 9.19.0",\n    "some"\n  ]\n' "$report"
     ;;
 esac
 for word; do [ "$last" = -o ] && echo "${report:-{\}}" >"$word"; last=$word; done
@@ -201,6 +201,7 @@ echo 0.25 >"$work/step_time_s"
 run 0 train
 says "gpt2-124m: 0.2500 s a step op by op, 0.2500 s as graphs"
 says "attention by cuDNN 9.19.0"
+says "gpt2-124m: each kind of kernel at its roofline"
 echo '""' >"$work/step_time_s"
 run 1 train
 says "gpt2-124m: a report has no step_time_s"

@@ -1,3 +1,4 @@
+#include "exec/kernels/adapter_pieces.hpp"
 #include "exec/kernels/cpu/eigen_here.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
 
@@ -8,30 +9,6 @@ namespace {
 
 // Scratch places of this file.
 enum : std::size_t { inputs_at, factor_at, results_at };
-
-/// Neighbouring columns of one matrix.
-struct Piece {
-  std::uint64_t matrix;  ///< among the adapted ones
-  std::uint64_t column;  ///< of the results
-  std::uint64_t at;      ///< column of the factor
-  std::uint64_t columns;
-};
-
-template <class Visit>
-void for_each_piece(const Kernel& k, Visit&& visit) {
-  std::uint64_t at = 0;
-  for (std::uint64_t block = 0; block < k.kv_heads; ++block) {
-    std::uint64_t column = block * k.heads * k.head_dim, matrix = 0;
-    for (std::uint32_t m = 0; m < k.batch; ++m) {
-      const std::uint64_t columns = std::uint64_t{m == 0 ? k.heads - (k.batch - 1) : 1} * k.head_dim;
-      if ((k.site >> m & 1) != 0) {
-        visit(Piece{matrix++, column, at, columns});
-        at += columns;
-      }
-      column += columns;
-    }
-  }
-}
 
 /// The elements as T, and room for them where they are not stored so.
 template <class T>
@@ -55,7 +32,7 @@ void forward(const Kernel& k, const Operands& o, const KernelContext& context) {
   const T* u = all_of<T>(o[N::x], inputs_at, *context.scratch);
   const T* b = all_of<T>(o[N::weight], factor_at, *context.scratch);
   T* y = result<T>(o[N::y], results_at, true, *context.scratch);
-  for_each_piece(k, [&](const Piece& p) {
+  for_each_adapter_piece(k, [&](const AdapterPiece& p) {
     matrix(y + p.column, k.rows, p.columns, k.columns).noalias() +=
         T(k.scale) *
         (matrix(u + p.matrix * k.depth, k.rows, k.depth, width) * matrix(b + p.at, k.depth, p.columns, columns));
@@ -69,7 +46,7 @@ void backward_input(const Kernel& k, const Operands& o, const KernelContext& con
   const T* dy = all_of<T>(o[N::dy], inputs_at, *context.scratch);
   const T* b = all_of<T>(o[N::weight], factor_at, *context.scratch);
   T* du = result<T>(o[N::dx], results_at, false, *context.scratch);
-  for_each_piece(k, [&](const Piece& p) {
+  for_each_adapter_piece(k, [&](const AdapterPiece& p) {
     matrix(du + p.matrix * k.depth, k.rows, k.depth, width).noalias() +=
         T(k.scale) * (matrix(dy + p.column, k.rows, p.columns, k.columns) *
                       matrix(b + p.at, k.depth, p.columns, columns).transpose());
@@ -83,7 +60,7 @@ void backward_weight(const Kernel& k, const Operands& o, const KernelContext& co
   const T* u = all_of<T>(o[N::x], inputs_at, *context.scratch);
   const T* dy = all_of<T>(o[N::dy], factor_at, *context.scratch);
   T* db = result<T>(o[N::dweights], results_at, true, *context.scratch);
-  for_each_piece(k, [&](const Piece& p) {
+  for_each_adapter_piece(k, [&](const AdapterPiece& p) {
     matrix(db + p.at, k.depth, p.columns, columns).noalias() +=
         T(k.scale) * (matrix(u + p.matrix * k.depth, k.rows, k.depth, width).transpose() *
                       matrix(dy + p.column, k.rows, p.columns, k.columns));

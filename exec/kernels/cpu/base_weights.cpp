@@ -121,7 +121,7 @@ void dequantize(const Kernel& k, const Operands& o, const KernelContext&) {
     switch (static_cast<BaseWeights>(k.site)) {
       case BaseWeights::unquantized: break;
       case BaseWeights::nf4:
-        return static_cast<double>(nf4_values[codes[i / 2] >> (i % 2 * 4) & 15]) * scales[i / nf4_block];
+        return static_cast<double>(nf4_value(codes[i / 2] >> (i % 2 * 4) & 15)) * scales[i / nf4_block];
       case BaseWeights::int8:
         return static_cast<double>(static_cast<std::int8_t>(codes[i])) * scales[i % k.columns] / 127;
       case BaseWeights::fp8: return static_cast<double>(from_e4m3(codes[i])) * scales[0];

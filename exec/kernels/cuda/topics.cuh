@@ -22,6 +22,18 @@ ORRERY_TOPIC(extern, run_losses)
 ORRERY_TOPIC(extern, run_optimizer)
 ORRERY_TOPIC(extern, run_trust_ratios)
 ORRERY_TOPIC(extern, run_adafactor)
+ORRERY_TOPIC(extern, run_query_key_norms)
+ORRERY_TOPIC(extern, run_latent_heads)
+ORRERY_TOPIC(extern, run_attention_sinks)
+ORRERY_TOPIC(extern, run_adapters)
+ORRERY_TOPIC(extern, run_base_weights)
+ORRERY_TOPIC(extern, run_attention_parts)
+ORRERY_TOPIC(extern, run_rearranging)
+ORRERY_TOPIC(extern, run_ring_scores)
+ORRERY_TOPIC(extern, run_expert_rows)
+ORRERY_TOPIC(extern, run_gates)
+ORRERY_TOPIC(extern, run_choices)
+ORRERY_TOPIC(extern, run_expert_products)
 #endif
 
 }  // namespace orrery::device

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -88,6 +89,11 @@ struct SoftmaxBackward {
   cpu::SeenKeys seen;
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
+    of_row(b, row, [](std::uint64_t) { return T{1}; });
+  }
+  /// slope(j) is that of the score of key j by its product with the query.
+  template <class Block, class Slope>
+  ORRERY_KERNEL_BODY void of_row(Block& b, std::uint64_t row, Slope slope) const {
     const std::uint64_t low = seen.first(row % length), end = seen.end(row % length, length);
     const std::uint64_t first = row * length;
     T dot{0};
@@ -96,13 +102,29 @@ struct SoftmaxBackward {
     }
     dot = b.sum(dot);
     for (std::uint64_t j = b.thread(); j < length; j += b.threads()) {
-      const T v = low <= j && j < end ? probabilities.load<T>(first + j) * (dropped(first + j) - dot) : T{0};
+      const T v = low <= j && j < end ? probabilities.load<T>(first + j) * (dropped(first + j) - dot) * slope(j) : T{0};
       d.store(first + j, v);
     }
   }
   [[nodiscard]] ORRERY_ON_DEVICE T dropped(std::uint64_t i) const {
     if (mask.data != nullptr) return mask.bytes()[i] != 0 ? d.load<T>(i) * inverse : T{0};
     return d.load<T>(i);
+  }
+};
+
+/// The same where a soft cap makes scores of products, for heads that are `group` apart; a row's products are at hand.
+template <class T>
+struct CappedBackward {
+  SoftmaxBackward<T> softmax;
+  cpu::ScoreRule<T> rule;
+  const T* products;  ///< [heads, length, length]
+  std::uint64_t first, group;
+  template <class Block>
+  ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
+    const std::uint64_t length = softmax.length;
+    const T* of_row = products + row * length;
+    softmax.of_row(b, (first + row / length * group) * length + row % length,
+                   [&](std::uint64_t j) { return rule.derivative(rule.capped(of_row[j])); });
   }
 };
 
@@ -162,7 +184,8 @@ class UnfusedAttention {
     });
   }
 
-  void backward(const NamedOperands& o) {
+  /// Products that a soft cap needs again are made in parts of about `most_products` elements.
+  void backward(const NamedOperands& o, std::uint64_t most_products = std::uint64_t{32} << 20) {
     const bool dropout = k_.options.dropout;
     const std::uint64_t square = s_.length * s_.length;
     const Operand& dqkv = o[N::dqkv];
@@ -174,15 +197,37 @@ class UnfusedAttention {
       p.c = scores(dscores, sequence, member, square);
       l_.multiply(p);
     });
-    for_each_row(l_, s_.batch * s_.heads * s_.length,
-                 SoftmaxBackward<T>{Elements(o[N::probabilities]), elements_if(o, N::mask), Elements(dscores),
-                                    s_.length, kept_factor<T>(k_), cpu::SeenKeys(k_)});
     // Sums over the heads of a group are kept in the type of the arithmetic.
     const std::uint64_t keys = s_.kv_heads * s_.length * s_.dim;
     const std::uint64_t values = s_.kv_heads * s_.length * s_.value;
-    auto* dk = static_cast<T*>(l_.scratch((keys + values) * sizeof(T)));
+    const cpu::ScoreRule<T> rule(k_, o[N::qkv].place, s_);
+    const std::uint64_t groups =
+        std::clamp<std::uint64_t>(most_products / square, 1, s_.kv_heads);  // whose products are there at once
+    const std::uint64_t room = std::max(keys + values, rule.caps() ? groups * square : 0);
+    auto* dk = static_cast<T*>(l_.scratch(room * sizeof(T)));
     T* dv = dk + keys;
     const DType type = sizeof(T) == 8 ? DType::f64 : DType::f32;
+    const SoftmaxBackward<T> softmax{Elements(o[N::probabilities]),
+                                     elements_if(o, N::mask),
+                                     Elements(dscores),
+                                     s_.length,
+                                     kept_factor<T>(k_),
+                                     cpu::SeenKeys(k_)};
+    if (!rule.caps()) for_each_row(l_, s_.batch * s_.heads * s_.length, softmax);
+    for_each_member([&](std::uint64_t sequence, std::uint64_t member) {
+      T* products = dk;  // before the sums
+      for (std::uint64_t first = 0; rule.caps() && first < s_.kv_heads; first += groups) {
+        Product p = product(s_.length, s_.length, s_.dim);
+        p.batch = std::min(groups, s_.kv_heads - first);
+        p.a = from_group(query(o[N::qkv], sequence, member), first);
+        p.b = from_group(key(o[N::qkv], sequence, true), first);
+        p.c = {Elements(products, type), false, s_.length, square};
+        p.alpha = s_.scale;
+        l_.multiply(p);
+        const std::uint64_t head = sequence * s_.heads + first * s_.group + member;
+        for_each_row(l_, p.batch * s_.length, CappedBackward<T>{softmax, rule, products, head, s_.group});
+      }
+    });
     for (std::uint64_t sequence = 0; sequence < s_.batch; ++sequence) {
       for (std::uint64_t member = 0; member < s_.group; ++member) {
         Product q = product(s_.length, s_.dim, s_.length);
@@ -229,6 +274,10 @@ class UnfusedAttention {
     p.batch = s_.kv_heads;
     p.compute = k_.compute;
     return p;
+  }
+  [[nodiscard]] static Product::Factor from_group(Product::Factor f, std::uint64_t group) {
+    f.x = at(f.x, group * f.step);
+    return f;
   }
   [[nodiscard]] static Product::Factor transposed(Product::Factor f) {
     f.transposed = !f.transposed;

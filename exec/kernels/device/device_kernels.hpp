@@ -1,16 +1,28 @@
 #pragma once
 
 #include "exec/kernels/device/adafactor.hpp"
+#include "exec/kernels/device/adapters.hpp"
 #include "exec/kernels/device/attention.hpp"
+#include "exec/kernels/device/attention_parts.hpp"
+#include "exec/kernels/device/attention_sinks.hpp"
+#include "exec/kernels/device/base_weights.hpp"
+#include "exec/kernels/device/choices.hpp"
 #include "exec/kernels/device/cross_entropy.hpp"
 #include "exec/kernels/device/elementwise.hpp"
 #include "exec/kernels/device/embedding.hpp"
+#include "exec/kernels/device/expert_product.hpp"
+#include "exec/kernels/device/expert_rows.hpp"
 #include "exec/kernels/device/flash_attention.hpp"
 #include "exec/kernels/device/fp8_product.hpp"
+#include "exec/kernels/device/gates.hpp"
 #include "exec/kernels/device/has_kernel.hpp"
+#include "exec/kernels/device/latent_heads.hpp"
 #include "exec/kernels/device/loss_once.hpp"
 #include "exec/kernels/device/norm.hpp"
 #include "exec/kernels/device/optimizer.hpp"
+#include "exec/kernels/device/query_key_norm.hpp"
+#include "exec/kernels/device/rearrange.hpp"
+#include "exec/kernels/device/ring_scores.hpp"
 #include "exec/kernels/device/rounded_product.hpp"
 #include "exec/kernels/device/trust_ratio.hpp"
 
@@ -48,10 +60,15 @@ void launch_kernel(Launcher& l, KeptSums& kept, const Kernel& k, std::span<const
                    const KernelContext& c) {
   if (run_loss_once<T>(l, kept, k, operands)) return;
   const NamedOperands o(k, operands);
-  const bool done = run_gemm(l, k, o) || run_elementwise<T>(l, k, o, c) || run_norms<T>(l, k, o, c) ||
-                    run_embeddings<T>(l, k, o, c) || run_attention<T>(l, k, o, c) ||
-                    run_flash_attention<T>(l, k, o, c) || run_losses<T>(l, k, o, c) || run_optimizer<T>(l, k, o, c) ||
-                    run_trust_ratios<T>(l, k, o, c) || run_adafactor<T>(l, k, o, c);
+  const bool done =
+      run_gemm(l, k, o) || run_elementwise<T>(l, k, o, c) || run_norms<T>(l, k, o, c) ||
+      run_embeddings<T>(l, k, o, c) || run_attention<T>(l, k, o, c) || run_flash_attention<T>(l, k, o, c) ||
+      run_losses<T>(l, k, o, c) || run_optimizer<T>(l, k, o, c) || run_trust_ratios<T>(l, k, o, c) ||
+      run_adafactor<T>(l, k, o, c) || run_query_key_norms<T>(l, k, o, c) || run_latent_heads<T>(l, k, o, c) ||
+      run_attention_sinks<T>(l, k, o, c) || run_adapters<T>(l, k, o, c) || run_attention_parts<T>(l, k, o, c) ||
+      run_rearranging<T>(l, k, o, c) || run_ring_scores<T>(l, k, o, c) || run_base_weights<T>(l, k, o, c) ||
+      run_expert_rows<T>(l, k, o, c) || run_gates<T>(l, k, o, c) || run_choices<T>(l, k, o, c) ||
+      run_expert_products<T>(l, k, o, c);
   ORRERY_ASSERT(done, name_of(k.kind));
 }
 

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
+#include "exec/kernels/device/elementwise.hpp"
 #include "exec/kernels/device/global_place.hpp"
-#include "exec/kernels/device/launcher.hpp"
 #include "exec/kernels/rotations.hpp"
 
 /// Tables that tokens and positions look up, and rotary angles.
@@ -90,18 +90,66 @@ struct PositionBackward {
   }
 };
 
-/// [positions, half, 2]: cosine and sine of position * frequency, times the scale.
+/// Rows of a table of segments, or of token types.
+template <class T>
+struct SegmentForward {
+  Elements segments, table, x;
+  std::uint64_t columns;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const auto row = static_cast<std::uint64_t>(segments.whole(i / columns));
+    x.store(i, x.load<T>(i) + table.load<T>(row * columns + i % columns));
+  }
+};
+/// The term of one segment's gradient for add_column_sums.
+template <class T>
+struct SegmentTerm {
+  Elements segments, dx;
+  std::uint64_t columns;
+  std::int32_t segment;
+  ORRERY_ON_DEVICE T operator()(std::uint64_t row, std::uint64_t column) const {
+    return segments.whole(row) == segment ? dx.load<T>(row * columns + column) : T{0};
+  }
+};
+
+/// Position 0 is the class token, others are patches, which have a bias.
+template <class T>
+struct ClassTokenForward {
+  Elements x, token, bias;
+  Positions positions;
+  std::uint64_t each, columns;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::uint64_t c = i % columns;
+    const bool is_class = positions(i / columns / each) == 0;
+    x.store(i, is_class ? token.load<T>(c) : x.load<T>(i) + bias.load<T>(c));
+  }
+};
+template <class T>
+struct ClassTokenTerm {
+  Elements dx;
+  Positions positions;
+  std::uint64_t each, columns;
+  bool of_class;
+  ORRERY_ON_DEVICE T operator()(std::uint64_t row, std::uint64_t column) const {
+    return (positions(row / each) == 0) == of_class ? dx.load<T>(row * columns + column) : T{0};
+  }
+};
+
+/// Frequencies that one launch takes, by value.
+inline constexpr std::uint64_t frequencies_at_once = 256;
+
+/// [positions, half, 2]: cosine and sine of position * frequency, times the scale, of `count` pairs from `first` on.
 template <class T>
 struct RopeTable {
   T* table;
   Positions positions;
-  std::uint64_t half;
-  double frequencies[most_rotating_pairs];
+  std::uint64_t half, first, count;
+  double frequencies[frequencies_at_once];
   double cosine_scale, sine_scale;  ///< opposite signs turn back
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
-    const double angle = static_cast<double>(positions(i / half)) * frequencies[i % half];
-    table[2 * i] = static_cast<T>(cosine_scale * std::cos(angle));
-    table[2 * i + 1] = static_cast<T>(sine_scale * std::sin(angle));
+    const double angle = static_cast<double>(positions(i / count)) * frequencies[i % count];
+    T* pair = table + (i / count * half + first + i % count) * 2;
+    pair[0] = static_cast<T>(cosine_scale * std::cos(angle));
+    pair[1] = static_cast<T>(sine_scale * std::sin(angle));
   }
 };
 
@@ -127,17 +175,27 @@ struct Rope {
   }
 };
 
+/// The angles of the positions at `place`, in scratch memory.
+template <class T, class Launcher>
+const T* rope_table(Launcher& l, const Rotation& by, const Place& place, std::uint64_t length, bool backward) {
+  const std::uint64_t half = by.frequencies.size();
+  auto* table = static_cast<T*>(l.scratch(length * half * 2 * sizeof(T)));
+  RopeTable<T> angles{table, Positions(place), half, 0, 0, {}, by.scale, backward ? -by.scale : by.scale};
+  for (; angles.first < half; angles.first += angles.count) {
+    angles.count = std::min(frequencies_at_once, half - angles.first);
+    std::copy_n(by.frequencies.data() + angles.first, angles.count, angles.frequencies);
+    for_each(l, length * angles.count, angles);
+  }
+  return table;
+}
+
 template <class T, class Launcher>
 void rope(Launcher& l, const Kernel& k, const Operand& qkv, const KernelContext& c, bool backward) {
   const Rotation by = rotation_of(k, c, rotating_features(k));
   const std::uint64_t half = by.frequencies.size();
-  const std::uint64_t length = k.rows / k.batch;
   const std::uint64_t group = k.heads / k.kv_heads;
   const std::uint64_t value = k.value_dim > 0 ? k.value_dim : k.head_dim;
-  auto* table = static_cast<T*>(l.scratch(length * half * 2 * sizeof(T)));
-  RopeTable<T> angles{table, Positions(qkv.place), half, {}, by.scale, backward ? -by.scale : by.scale};
-  std::copy(by.frequencies.begin(), by.frequencies.end(), angles.frequencies);
-  for_each(l, length * half, angles);
+  const T* table = rope_table<T>(l, by, qkv.place, k.rows / k.batch, backward);
   for_each(l, k.rows * k.kv_heads * (group + 1) * half,
            Rope<T>{Elements(qkv), table, k.batch, k.kv_heads, group + 1, half, (group + 1) * k.head_dim + value,
                    k.head_dim});
@@ -178,6 +236,29 @@ bool run_embeddings(Launcher& l, const Kernel& k, const NamedOperands& o, const 
                                    k.rows, k.columns});
       return true;
     }
+    case KernelKind::segment_forward:
+      for_each(l, k.rows * k.columns,
+               SegmentForward<T>{Elements(o[N::segments]), Elements(o[N::table]), Elements(o[N::x]), k.columns});
+      return true;
+    case KernelKind::segment_backward:
+      for (std::uint64_t segment = 0; segment < k.depth; ++segment) {
+        const SegmentTerm<T> term{Elements(o[N::segments]), Elements(o[N::dx]), k.columns,
+                                  static_cast<std::int32_t>(segment)};
+        add_column_sums<T>(l, term, at(Elements(o[N::dtable]), segment * k.columns), k.rows, k.columns);
+      }
+      return true;
+    case KernelKind::class_token_forward:
+      for_each(l, k.rows * k.columns,
+               ClassTokenForward<T>{Elements(o[N::x]), Elements(o[N::token]), Elements(o[N::bias]),
+                                    Positions(o[N::x].place), rows_each(k, o[N::x]), k.columns});
+      return true;
+    case KernelKind::class_token_backward:
+      for (const bool of_class : {true, false}) {
+        const ClassTokenTerm<T> term{Elements(o[N::dx]), Positions(o[N::dx].place), rows_each(k, o[N::dx]), k.columns,
+                                     of_class};
+        add_column_sums<T>(l, term, Elements(o[of_class ? N::dtoken : N::dbias]), k.rows, k.columns);
+      }
+      return true;
     case KernelKind::rope_forward: rope<T>(l, k, o[N::qkv], c, false); return true;
     case KernelKind::rope_backward: rope<T>(l, k, o[N::dqkv], c, true); return true;
     default: return false;

@@ -38,13 +38,6 @@ struct FlashShape {
                                                           std::uint64_t head) const {
     return (position * batch + sequence) * context_width + head * value;
   }
-  [[nodiscard]] ORRERY_ON_DEVICE bool sees(std::uint64_t query, std::uint64_t key) const {
-    return query < length && key < length && seen.sees(query, key);
-  }
-  /// Whether queries of the tile from i0 on can see keys of the tile from j0 on.
-  [[nodiscard]] ORRERY_ON_DEVICE bool tiles_meet(std::uint64_t i0, std::uint64_t j0) const {
-    return seen.may_see(i0, i0 + tile - 1, j0, j0 + tile - 1);
-  }
 };
 
 }  // namespace orrery::device

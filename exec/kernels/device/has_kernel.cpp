@@ -4,18 +4,14 @@
 
 #include "core/program/kernel_table.hpp"
 #include "exec/kernels/device/product_types.hpp"
-#include "exec/kernels/rotations.hpp"
 
 namespace orrery::device {
 
 bool has_kernel(const Kernel& k, std::span<const Operand> operands) {
   if (std::any_of(operands.begin(), operands.end(), [](const Operand& o) { return o.dtype == DType::f8; })) {
-    return k.kind == KernelKind::fill || (k.kind == KernelKind::adam_update && k.options.scaled);
+    return k.kind == KernelKind::fill || (k.kind == KernelKind::adam_update && k.options.scaled) ||
+           k.kind == KernelKind::quantize_weight || k.kind == KernelKind::dequantize_weight;
   }
-  // Its derivative needs the products again, which the body does not make.
-  if (k.kind == KernelKind::attention_unfused_backward && k.softcap > 0.0) return false;
-  const bool rope = k.kind == KernelKind::rope_forward || k.kind == KernelKind::rope_backward;
-  if (rope && rotating_features(k) > 2 * most_rotating_pairs) return false;
   return row_of(k.kind).traits.gpu && multiplies_types(k, operands);
 }
 

@@ -240,6 +240,9 @@ TEST_CASE("a GPU's tables give and take what the host's do", "[gpu-bodies]") {
     compare({k, {values(t, 12 * 2 * 4 * 6, 1)}, {true}, {}, {part}}, bound(t));
     k.depth = 4;
     compare({k, {values(t, 12 * 2 * 4 * 6, 1)}, {true}, {}, {part}}, bound(t));
+    k.depth = 0;
+    k.head_dim = 600;  // more pairs than one launch has frequencies for
+    compare({k, {values(t, 12 * 2 * 4 * 600, 1)}, {true}, {}, {part}}, bound(t));
   }
 }
 
@@ -287,6 +290,7 @@ TEST_CASE("a GPU's attention computes what the host's does", "[gpu-bodies]") {
         k.options.dropout = dropout;
         k.parameter = dropout ? 0.25 : 0.0;
         k.site = 2;
+        k.softcap = kv_heads < 4 ? 1.5 : 0.0;
         const std::uint64_t square = 2 * 4 * 37 * 37;
         Memories m{values(t, k.rows * qkv_width(k), 1), zeros(t, k.rows * context_width(k)), zeros(t, square)};
         if (dropout) m.push_back(Memory(DType::u8, square));
@@ -317,7 +321,6 @@ TEST_CASE("a GPU's attention computes what the host's does", "[gpu-bodies]") {
 
         Kernel flash = k;
         flash.kind = KernelKind::attention_flash_forward;
-        flash.softcap = kv_heads == 1 ? 1.5 : 0.0;
         Memories f{m[0], m[1], zeros(s, 2 * 4 * 37)};
         sinking = flash;
         sinking.options.sinks = true;
@@ -333,6 +336,37 @@ TEST_CASE("a GPU's attention computes what the host's does", "[gpu-bodies]") {
                 loose);
       }
     }
+  }
+}
+
+// A part changes no rounding: each sum is made whole.
+TEST_CASE("a GPU's capped attention gives the same bits in parts", "[gpu-bodies]") {
+  const DType t = GENERATE(DType::f64, DType::f32, DType::bf16);
+  Kernel k = attention(KernelKind::attention_unfused_backward, t, true, 4, 0);
+  k.heads = 8;
+  k.softcap = 1.5;
+  const std::uint64_t square = 2 * 8 * 37 * 37;
+  const auto made = [&](std::uint64_t most, auto of) {
+    Case c{k,
+           {values(t, k.rows * context_width(k), 1), values(t, k.rows * qkv_width(k), 2), values(t, square, 3),
+            zeros(t, k.rows * qkv_width(k)), zeros(t, square)},
+           {},
+           {}};
+    device::HostLauncher launcher;
+    using T = decltype(of);
+    device::UnfusedAttention<T, device::HostLauncher> attention(launcher, k);
+    attention.backward(NamedOperands(k, operands_of(c, c.memories)), most);
+    return c.memories;
+  };
+  const auto check = [&](auto of) {
+    const Memories whole = made(4 * 37 * 37, of);
+    CHECK(error(whole[4], zeros(t, square), 1.0) > 0.0);
+    for (const std::uint64_t most : {1U, 3U * 37U * 37U}) CHECK(made(most, of) == whole);
+  };
+  if (t == DType::f64) {
+    check(double{});
+  } else {
+    check(float{});
   }
 }
 
