@@ -32,6 +32,7 @@
 #include "framework/framework.hpp"
 #include "planner/describe.hpp"
 #include "sim/net/fabric_spec.hpp"
+#include "sim/net/import/import.hpp"
 #include "sweep/points_file.hpp"
 #include "sweep/sweep_file.hpp"
 #include "validate/run_table.hpp"
@@ -61,7 +62,8 @@ class CheckVerb final : public Verb {
         "a model, workload, device, cluster, reliability, power, plan, calibration, config.json, report, trace, "
         "profile of "
         "PyTorch, "
-        "program, order of actions, fabric, lesson, table of measured runs, or launch file of another program");
+        "program, order of actions, fabric, lesson, table of measured runs, launch file of another program, or "
+        "description of a network");
     c.option("--gpus", flags_.gpus, "plans and clusters: number of devices", {1, max_devices});
     declare_plan_sources(c, flags_);
     declare_output(c, flags_, "write the answer here too, as JSON");
@@ -235,6 +237,7 @@ class CheckVerb final : public Verb {
                              counted(static_cast<std::uint64_t>(questions), "question"), counted(plans, "valid plan"));
         }
         return {};
+      case FileKind::network: return fmt::format("{}; orrery import makes it a fabric", name_of(*import_kind_of(text)));
       case FileKind::measured_runs:
         if (const auto runs = parse_runs(text, file_, d)) return counted(runs->size(), "run");
         return {};

@@ -264,7 +264,7 @@ LoadedPlan resolved_and_lowered(UnresolvedPlan read) {
   close_for_framework(run);
   ResolvedPlan resolved = resolve(run.plan, run.model, run.workload, *run.cluster, loaded.calibration.calibration);
   run.plan = std::move(resolved.plan);
-  run.workload = as_routed(run.workload, run.plan);
+  if (run.model.mixture) run.workload = as_routed(run.workload, run.plan);
   loaded.resolved = std::move(resolved.resolved);
   loaded.program = lower(run.model, run.workload, run.plan);
   return loaded;

@@ -10,6 +10,7 @@
 #include "core/record/profile.hpp"
 #include "core/record/report_file.hpp"
 #include "framework/framework.hpp"
+#include "sim/net/import/import.hpp"
 #include "sweep/points_file.hpp"
 
 namespace orrery {
@@ -35,6 +36,7 @@ std::string_view name_of(FileKind kind) {
     case FileKind::measured_runs: return "table of measured runs";
     case FileKind::sweep: return "sweep";
     case FileKind::points: return "file of points";
+    case FileKind::network: return "description of a network";
     case FileKind::launch: return "launch file";
     case FileKind::unknown: return "unknown";
   }
@@ -47,6 +49,11 @@ namespace {
 bool is_launch_file(const std::string& text, const std::string& file) {
   constexpr std::size_t longest = std::size_t{1} << 20;
   return text.size() <= longest && !launch_title(text, file).empty();
+}
+
+/// Whether `import` knows a text that is no TOML as a network. Heads of tables are of a file of ours that is broken.
+bool is_network(const std::string& text) {
+  return import_kind_of(text).has_value() && !text.starts_with('[') && text.find("\n[") == std::string::npos;
 }
 
 }  // namespace
@@ -78,7 +85,10 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
   }
   // The text is an array, and not the head of a table.
   if (text[first] == '[' && nlohmann::json::accept(text)) return FileKind::unknown;
-  const std::optional<TomlTable> root = parse_toml(text, file, diagnostics);
+  Diagnostics broken;
+  const std::optional<TomlTable> root = parse_toml(text, file, broken);
+  if (!root && is_network(text)) return FileKind::network;
+  for (const Diagnostic& m : broken.list()) diagnostics.add(m);
   if (!root) return FileKind::unknown;
   if (root->has("step")) return FileKind::lesson;
   if (root->has("sweep")) return FileKind::sweep;

@@ -29,8 +29,9 @@ enum class FileKind : std::uint8_t {
   lesson,
   measured_runs,
   sweep,
-  points,  ///< of a sweep
-  launch,  ///< of another training program (framework/)
+  points,   ///< of a sweep
+  network,  ///< another program's description of a network, which `import` reads
+  launch,   ///< of another training program (framework/)
   unknown
 };
 

@@ -93,7 +93,7 @@ class Flags {
 
   bool read() {
     const ShellScript script = follow_script(file_.origin.text, values_);
-    if (values_.is_full()) return refuse("the values of the script are too long");
+    if (script.is_cut || values_.is_full()) return refuse("the values of the script are too long");
     Words words = launch(script);
     if (words.empty()) words = of_variables(script);
     Launcher launcher(file_.origin.text, values_);

@@ -58,7 +58,8 @@ ShellValues::Part ShellValues::variable(const std::string& name, bool all) {
     for (const char c : given->second) t.add(c, ShellText::nowhere);
     return {t, {}, false};
   }
-  const auto at = variables_.find(name);
+  if (const auto own = argument(name)) return *own;
+  const auto at = variables_.find(target(name));
   if (at == variables_.end()) return {unknown(name), {}, false};
   Part out;
   out.array = at->second.array && all;
@@ -93,7 +94,10 @@ ShellValues::Part ShellValues::braces(std::size_t begin, std::size_t end, int de
   while (i < end && is_name_letter(text_[i])) ++i;
   if (i == begin && i < end) ++i;  // ${@}, ${#NAME}, ${!NAME}
   const std::string name = text_.substr(begin, i - begin);
-  if (name == "@" || name == "*") return {};
+  if (name == "@" || name == "*") {
+    const auto first = i < end && text_[i] == ':' ? shell_arithmetic(text_.substr(i + 1, end - i - 1)) : 1;
+    return first && *first >= 0 ? arguments_from(static_cast<std::size_t>(*first)) : Part{unknown("${@}"), {}, false};
+  }
   bool all = false;
   if (i < end && text_[i] == '[') {
     const std::size_t shut = std::min(text_.find(']', i), end);
@@ -101,7 +105,7 @@ ShellValues::Part ShellValues::braces(std::size_t begin, std::size_t end, int de
     i = std::min(shut + 1, end);
     all = index == "@" || index == "*";
     if (!all) {
-      const auto at = variables_.find(name);
+      const auto at = variables_.find(target(name));
       const auto number = shell_arithmetic(index);
       if (at == variables_.end() || !number || *number < 0 ||
           static_cast<std::size_t>(*number) >= at->second.items.size()) {
@@ -122,7 +126,7 @@ ShellValues::Part ShellValues::braces(std::size_t begin, std::size_t end, int de
   if (sign == '-' || sign == '=') {
     if (filled) return own;
     Part out{inner(rest, end, depth - 1), {}, false};
-    if (sign == '=') variables_[name] = {{out.text}, false};
+    if (sign == '=') variables_[target(name)] = {{out.text}, false};
     return out;
   }
   if (sign == '?') return set ? own : Part{unknown(name), {}, false};
@@ -173,6 +177,7 @@ ShellValues::Part ShellValues::substitution(std::size_t& i, std::size_t end, int
     const std::size_t from = ++i;
     i = past(text_, i, end, '(', ')');
     if (text_[from] == '(' && i - from >= 3) return {arithmetic(from + 1, i - 2, depth - 1), {}, false};
+    if (const auto text = printed_ && i > from ? printed_(from, i - 1) : std::nullopt) return {*text, {}, false};
     return {unknown(text_.substr(begin, std::min<std::size_t>(i - begin, 60))), {}, false};
   }
   if (is_first(text_[i])) {
@@ -181,7 +186,7 @@ ShellValues::Part ShellValues::substitution(std::size_t& i, std::size_t end, int
     return variable(text_.substr(from, i - from), false);
   }
   const char c = text_[i++];
-  if (c == '@' || c == '*') return {};
+  if (c == '@' || c == '*') return arguments_from(1);
   if (c == '"' || c == '\'') {
     --i;
     return {};
@@ -202,6 +207,7 @@ void ShellValues::expand_into(std::size_t begin, std::size_t end, bool split, in
     for (const ShellText& t : part.items) size_ += t.chars.size() + 1;
     if (is_full()) return;
     if (part.array) {
+      if (part.items.empty() && word.chars.empty()) there = false;  // "$@" of nothing is no word
       for (std::size_t k = 0; k < part.items.size(); ++k) {
         if (k > 0) close();
         const ShellText& item = part.items[k];
@@ -242,7 +248,7 @@ void ShellValues::expand_into(std::size_t begin, std::size_t end, bool split, in
       }
     } else if (c == '"') {
       quoted = !quoted;
-      there = true;
+      there = there || quoted;
       ++i;
     } else if (c == '\'' && !quoted) {
       const std::size_t stop = std::min(text_.find('\'', i + 1), end);
@@ -275,7 +281,7 @@ bool ShellValues::assign(ShellWord w, const std::string& why) {
   std::size_t i = w.begin;
   while (i < w.end && is_name_letter(text_[i])) ++i;
   if (i == w.begin || !is_first(text_[w.begin])) return false;
-  const std::string name = text_.substr(w.begin, i - w.begin);
+  const std::string name = target(text_.substr(w.begin, i - w.begin));
   const bool more = i < w.end && text_[i] == '+';
   if (more) ++i;
   if (i >= w.end || text_[i] != '=') return false;
@@ -295,7 +301,10 @@ bool ShellValues::assign(ShellWord w, const std::string& why) {
     std::vector<ShellText> items;
     expand_into(i, w.end, false, deepest, items);
     value.items.emplace_back();
-    for (const ShellText& t : items) value.items.front().add(t);
+    for (const ShellText& t : items) {
+      if (!value.items.front().chars.empty()) value.items.front().add(' ', static_cast<std::uint32_t>(i));
+      value.items.front().add(t);
+    }
   }
   if (!more || !variables_.contains(name)) {
     variables_[name] = std::move(value);

@@ -46,7 +46,7 @@ class ShellValues {
   /// `why`, the value depends on something unknown, and becomes so.
   bool assign(ShellWord, const std::string& why = {});
   void set_unknown(const std::string& name, const std::string& why);
-  [[nodiscard]] bool has(std::string_view name) const { return variables_.contains(name) || given_.contains(name); }
+  [[nodiscard]] bool has(std::string_view name) const;
   /// The value of a variable; unknown where the script does not set it.
   [[nodiscard]] ShellText value(const std::string& name);
   /// The words in a variable, as the script would pass them on.
@@ -55,6 +55,27 @@ class ShellValues {
   [[nodiscard]] const std::string& unknown_in(const ShellText&) const;
   /// Splits a text at blanks, as `eval` does: quotes within it count.
   [[nodiscard]] static std::vector<ShellText> split(const ShellText&);
+
+  /// What a function is called with.
+  struct Arguments {
+    std::vector<ShellText> words;
+    bool open = false;  ///< perhaps more, which only who starts the script knows
+  };
+  /// A call begins: $1, $2 and $@ are its arguments, and what it declares local is its own up to leave(). A call in
+  /// $(...) sets no variable.
+  void enter(Arguments, bool keeps_variables = false);
+  void leave();
+  /// Words of which each becomes an argument, as "$@" and $TP do.
+  [[nodiscard]] Arguments arguments(const std::vector<ShellWord>&);
+  void shift(std::size_t n);
+  void make_local(const std::string& name);
+  /// `local -n NAME=OTHER`: within this call NAME is another variable's name.
+  void refer(const std::string& name, const std::string& other);
+  /// Says what the commands of $(...) print, from one place in the text to another; empty where only running them
+  /// tells.
+  using Printed = std::function<std::optional<ShellText>(std::size_t begin, std::size_t end)>;
+  void print_by(Printed p) { printed_ = std::move(p); }
+
   /// Whether expansions became longer than scripts do.
   [[nodiscard]] bool is_full() const { return size_ > limit; }
 
@@ -69,6 +90,15 @@ class ShellValues {
     std::vector<ShellText> items;  ///< of an array
     bool array = false;
   };
+  struct Call {
+    Arguments arguments;
+    std::vector<std::pair<std::string, std::optional<Variable>>> before;  ///< of what it declares local
+    std::map<std::string, std::string, std::less<>> references;
+    std::optional<std::map<std::string, Variable, std::less<>>> all_before;  ///< of a call in $(...)
+  };
+  [[nodiscard]] std::optional<Part> argument(std::string_view name) const;
+  [[nodiscard]] Part arguments_from(std::size_t first) const;
+  [[nodiscard]] std::string target(const std::string& name) const;
   [[nodiscard]] Part substitution(std::size_t& i, std::size_t end, int depth);
   [[nodiscard]] Part braces(std::size_t begin, std::size_t end, int depth);
   [[nodiscard]] ShellText inner(std::size_t begin, std::size_t end, int depth);
@@ -81,6 +111,8 @@ class ShellValues {
   const Given& given_;
   std::map<std::string, Variable, std::less<>> variables_;
   std::vector<std::string> unknown_;
+  std::vector<Call> calls_;
+  Printed printed_;
   std::size_t size_ = 0;
 };
 

@@ -120,6 +120,9 @@ class Lexer {
       close(End::pipe);
     } else if (c == '&' && peek(1) == '>') {
       redirection();
+    } else if (c == '(' && function_parentheses() > 0) {
+      at_ = function_parentheses();
+      name_function();
     } else if (c == '&' || c == '(' || c == ')') {
       ++at_;
       close(End::line);
@@ -130,6 +133,24 @@ class Lexer {
     }
   }
 
+  [[nodiscard]] bool has_function_word() const {
+    return !current_.words.empty() && slice(current_.words.front()) == "function";
+  }
+
+  /// Past "()" behind the name of a function; 0 where there is none.
+  [[nodiscard]] std::size_t function_parentheses() const {
+    if (current_.words.size() != (has_function_word() ? 2U : 1U) || peek() != '(') return 0;
+    std::size_t i = at_ + 1;
+    while (i < end_ && is_blank(text_[i])) ++i;
+    return i < end_ && text_[i] == ')' ? i + 1 : 0;
+  }
+
+  /// The word before was the name of a function.
+  void name_function() {
+    current_.words = {current_.words.back()};
+    close(End::function);
+  }
+
   void take_word() {
     continued_ = false;
     const ShellWord w = word(true);
@@ -138,10 +159,16 @@ class Lexer {
     if ((peek() == '>' || peek() == '<') && std::all_of(text.begin(), text.end(), [](char c) {
           return std::isdigit(static_cast<unsigned char>(c)) != 0;
         })) {
+      const bool before = current_.redirected;
       redirection();
+      if (text == "2") current_.redirected = before;  // that is where mishaps are told
       return;
     }
     current_.words.push_back(w);
+    if (current_.words.size() == 2 && has_function_word()) {
+      while (at_ < end_ && is_blank(peek())) ++at_;
+      if (peek() != '(') return name_function();
+    }
     if (text == "[[" || text == "((") in_test_ = true;
     if (text == "]]") in_test_ = false;
     if (current_.words.size() == 3 && text == "in" && slice(current_.words.front()) == "case") {
@@ -156,6 +183,7 @@ class Lexer {
     const std::size_t begin = at_;
     while (peek() == '<' || peek() == '>' || peek() == '&' || peek() == '-') ++at_;
     const std::string_view sign = std::string_view(text_).substr(begin, at_ - begin);
+    if (!sign.starts_with("<")) current_.redirected = true;
     while (is_blank(peek())) ++at_;
     if (at_ >= end_ || peek() == '\n' || peek() == '(') return;
     const ShellWord target = word(true);
@@ -296,7 +324,11 @@ class Lexer {
 
 }  // namespace
 
-std::vector<ShellCommand> shell_commands(const std::string& text) { return Lexer(text, 0, text.size()).commands(); }
+std::vector<ShellCommand> shell_commands(const std::string& text) { return shell_commands(text, 0, text.size()); }
+
+std::vector<ShellCommand> shell_commands(const std::string& text, std::size_t begin, std::size_t end) {
+  return Lexer(text, begin, std::min(end, text.size())).commands();
+}
 
 std::vector<ShellWord> shell_words(const std::string& text, std::uint32_t begin, std::uint32_t end) {
   return Lexer(text, begin, std::min<std::size_t>(end, text.size())).words();

@@ -142,6 +142,7 @@ void read_bridge_fields(LaunchReading& r, std::string_view table) {
   if (r.known_model() == nullptr && keys.contains("--num-layers"))
     r.assume_of_model("kinds of layers", "as the fields say", "the recipe may say more, and is not read (--model)");
   MegatronFlags flags(r, std::move(keys), inverted);
+  flags.over_recipe();
   read_megatron_flags(flags);
 }
 

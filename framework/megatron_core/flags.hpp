@@ -21,6 +21,9 @@ class MegatronFlags {
   MegatronFlags(LaunchReading&, Keys, const Keys& inverted = {});
 
   [[nodiscard]] LaunchReading& reading() { return r_; }
+  /// What the file leaves open stands in a recipe, and not in Megatron-LM's defaults.
+  void over_recipe() { over_recipe_ = true; }
+  [[nodiscard]] bool is_over_recipe() const { return over_recipe_; }
   [[nodiscard]] bool has(std::string_view flag) const { return keys_.contains(flag); }
   /// Whether a switch is on.
   [[nodiscard]] bool on(std::string_view flag) const { return has(flag); }
@@ -50,6 +53,7 @@ class MegatronFlags {
  private:
   LaunchReading& r_;
   Keys keys_;
+  bool over_recipe_ = false;
   std::vector<std::string> said_;
 };
 

@@ -133,6 +133,12 @@ void dispatch(MegatronFlags& f, const LaunchSizes& s) {
   if (model == nullptr) return;
   if (!model->mixture) return f.without_effect(flag, "the model has no experts");
   const auto kind = f.word(flag, {"allgather", "alltoall", "flex", "alltoall_seq"});
+  if (!kind && f.is_over_recipe()) {
+    if (s.expert_ranks > 1)
+      f.reading().assume_of_model("moe_token_dispatcher_type", "alltoall",
+                                  "recipes of mixtures usually have it; this one is not read");
+    return;
+  }
   if (s.expert_ranks > 1 && kind.value_or("allgather") == "allgather") {
     if (kind)
       f.refuse(flag, "every rank gathers all tokens, and sums what its experts give", "tokens that travel to experts");

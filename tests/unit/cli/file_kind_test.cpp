@@ -39,6 +39,17 @@ TEST_CASE("a file says what it is by its marks", "[unit][cli]") {
     CHECK(kind_of(text, "file", d) == kind);
     CHECK(d.empty());
   }
+  for (const char* network : {"\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\n", "<system version=\"1\">\n</system>\n",
+                              "SwitchName=s0 Nodes=n[0-3]\n", "graph {\n  a -- b\n}\n"}) {
+    CAPTURE(network);
+    Diagnostics none;
+    CHECK(kind_of(network, "file", none) == FileKind::network);
+    CHECK(none.empty());
+  }
+  // A file of ours that is torn is no network, whatever it speaks of.
+  Diagnostics torn;
+  CHECK(kind_of("# of GPU0\n[plan]\nmicrobatch_size =\n", "file", torn) == FileKind::unknown);
+  CHECK(torn.size() == 1);
   Diagnostics d;
   CHECK(kind_of("not a file", "file", d) == FileKind::unknown);
   CHECK(d.size() == 1);

@@ -203,6 +203,11 @@ TEST_CASE("two plans of different things are compared after saying so", "[unit][
             "  workload.precision: \"fp32\" | \"bf16\"\n") == 0);
   CHECK(json::parse(orrery_run(both + " --json").out)["unlike"].size() == 5);
   CHECK(json::parse(orrery_run("compare demo-2x2x2 demo-2x2x2 --json").out)["unlike"].empty());
+  // Another context size is another plan, and no other workload.
+  const std::string context = "compare llama-3-70b-8-dgx-h100 \"pp=4 dp=1 cp=2 tp=8 context=all_gather zigzag=on\"";
+  const json alike = json::parse(orrery_run(context + " --json").out);
+  REQUIRE(alike.contains("unlike"));
+  CHECK(alike["unlike"].empty());
 }
 
 TEST_CASE("why not B says first that A itself does not fit", "[unit][cli]") {

@@ -127,6 +127,78 @@ TEST_CASE("The launch is the command with the most flags, however it is called",
   CHECK(text(flags("cat <<EOF > x\npython y.py --a 1 --b 2\nEOF\npython z.py --a 3\n"), "--a") == "3");
 }
 
+TEST_CASE("Functions are followed where they are called, with their arguments", "[framework][launch]") {
+  const std::string script =
+      "model() {\n"
+      "  local layers=$1 hidden=${2:-4096}\n"
+      "  MODEL=(--layers $layers --hidden $hidden)\n"
+      "  if [ $# -ge 3 ]; then MODEL+=(--swiglu); fi\n"
+      "}\n"
+      "function parallel { echo \"--tp $1 --pp $(half $2)\"; }\n"
+      "half() { echo $(($1 / 2)); }\n"
+      "launch ()\n"
+      "{\n"
+      "  local name=$1\n"
+      "  shift\n"
+      "  torchrun --nproc_per_node 8 train.py --name $name \"$@\"\n"
+      "}\n"
+      "layers=7\n"
+      "model 32 5120 yes\n"
+      "launch first \"${MODEL[@]}\" $(parallel 2 8) --rest $layers\n";
+  const LaunchFile f = flags(script);
+  CHECK(text(f, "--layers") == "32");
+  CHECK(f.find("--layers")->position == Position{15, 7});
+  CHECK(text(f, "--hidden") == "5120");
+  CHECK(text(f, "--swiglu") == "true");
+  CHECK(text(f, "--tp") == "2");
+  CHECK(text(f, "--pp") == "4");  // 8 / 2
+  CHECK(text(f, "--name") == "first");
+  CHECK(text(f, "--rest") == "7");  // what a function has locally ends with it
+  CHECK(text(f, "launcher.gpus") == "8");
+}
+
+TEST_CASE("A function sets variables by name, returns early, and is not followed where nothing calls it",
+          "[framework][launch]") {
+  const std::string script =
+      "add() { local -n list=$1; list+=(--$2 $3); }\n"
+      "usage() {\n"
+      "  python train.py --a 1 --b 2 --c 3 --d 4\n"
+      "}\n"
+      "pick() {\n"
+      "  if [[ $1 == small ]]; then LAYERS=12; return; fi\n"
+      "  LAYERS=80\n"
+      "}\n"
+      "main() {\n"
+      "  pick ${1:-small}\n"
+      "  add ARGS layers $LAYERS\n"
+      "  add ARGS heads ${HEADS:-16}\n"
+      "  srun -N 2 --gpus-per-node 4 python train.py ${ARGS[*]} ${@:2}\n"
+      "}\n"
+      "main \"$@\"\n";
+  const LaunchFile f = flags(script);
+  CHECK(text(f, "--layers") == "12");
+  CHECK(text(f, "--heads") == "16");
+  CHECK(text(f, "--a") == "absent");
+  CHECK(text(flags(script, {{"HEADS", "8"}}), "--heads") == "8");
+  CHECK(text(flags("run() { python t.py --tp $1; }\nrun \"$@\"\n"), "--tp") == "needs 1");
+  CHECK(text(flags("run() { python t.py --tp $1; }\nexport -f run\nsrun -N 1 bash -c run\n"), "--tp") == "needs 1");
+  CHECK(text(flags("run() { python t.py --tp 2; }\n"), "--tp") == "2");
+  CHECK(text(flags("tp() { T=$1; }\nif [ $X = 1 ]; then tp 2; fi\npython t.py --tp $T\n"), "--tp") ==
+        "needs T (a condition in line 2 decides it)");
+}
+
+TEST_CASE("What $(...) prints is known where it only prints words", "[framework][launch]") {
+  const auto tp = [](const std::string& script) { return text(flags(script), "--tp"); };
+  CHECK(tp("tp() { echo 4; }\npython t.py --tp $(tp)\n") == "4");
+  CHECK(tp("tp() { printf '%s\\n' 4; }\nTP=$(tp)\npython t.py --tp $TP\n") == "4");
+  CHECK(tp("tp() { echo looking >&2; echo 4; }\npython t.py --tp $(tp)\n") == "4");
+  CHECK(tp("tp() { X=9; echo 4; }\nX=2\nTP=$(tp)\npython t.py --tp $X\n") == "2");  // a shell of its own
+  CHECK(tp("tp() { nvidia-smi; echo 4; }\npython t.py --tp $(tp)\n") == "needs $(tp)");
+  CHECK(tp("tp() { echo 4 | tr 4 8; }\npython t.py --tp $(tp)\n") == "needs $(tp)");
+  CHECK(tp("tp() { if [ $N = 2 ]; then echo 4; fi; }\npython t.py --tp $(tp)\n") == "needs $(tp)");
+  CHECK(tp("LIST=(2 4)\nCMD=\"python t.py ${LIST[@]} --tp 8\"\n$CMD\n") == "8");
+}
+
 TEST_CASE("GPUs come from torchrun, srun, #SBATCH or the usual variables", "[framework][launch]") {
   const auto gpus = [](const std::string& script) { return text(flags(script), "launcher.gpus"); };
   CHECK(gpus("torchrun --nproc-per-node=8 train.py --a 1\n") == "8");
@@ -145,9 +217,40 @@ TEST_CASE("Scripts that are torn or that grow end without harm", "[framework][la
   CHECK_FALSE(parse_launch_flags(growing + "python t.py $A\n", "x.sh", {}, d));
   REQUIRE(d.size() == 1);
   CHECK(d.list()[0].code == "launch.size");
-  for (const char* torn :
-       {"A=(--a 1", "python t.py --a \"x", "echo ${A:-${B", "$((", "if [ ; then", "case x in", "\\", "a=$(((1)", "fi",
-        "for", "x <<E", "python t.py --a ${", "`", "[[ a && ", "A[0]=1", "$", "-"}) {
+  std::string calls = "f0() { python t.py --a 1; }\n";
+  for (int i = 1; i < 16; ++i) {
+    const std::string before = "f" + std::to_string(i - 1) + "; ";
+    calls += "f" + std::to_string(i) + "() { " + before + before + before + "}\n";
+  }
+  Diagnostics many;
+  CHECK_FALSE(parse_launch_flags(calls + "f15\n", "x.sh", {}, many));
+  CHECK(many.size() == 1);
+  for (const char* torn : {"A=(--a 1",
+                           "python t.py --a \"x",
+                           "echo ${A:-${B",
+                           "$((",
+                           "if [ ; then",
+                           "case x in",
+                           "\\",
+                           "a=$(((1)",
+                           "fi",
+                           "for",
+                           "f() {",
+                           "f() { f; }; f",
+                           "f()",
+                           "function",
+                           "function f",
+                           "f() { $(f); }; $(f)",
+                           "f() { }; f",
+                           "}",
+                           "f() { fi; done; }; if f; then f",
+                           "x <<E",
+                           "python t.py --a ${",
+                           "`",
+                           "[[ a && ",
+                           "A[0]=1",
+                           "$",
+                           "-"}) {
     Diagnostics ignored;
     CHECK(parse_launch_flags(torn, "x.sh", {}, ignored));
   }

@@ -251,6 +251,16 @@ TEST_CASE("Overrides of Megatron-Bridge and NeMo are flags under dotted names", 
   REQUIRE(nemo.run);
   CHECK(nemo.run->run.plan.mesh.size(Axis::data) == 4);
   CHECK(nemo.run->run.workload.sequence_length == 2048);
+  // Megatron-LM's own default is allgather; recipes of mixtures have alltoall.
+  const Launched mixture = launched(
+      "torchrun --nproc_per_node 8 run.py model.expert_model_parallel_size=4 train.global_batch_size=16 \\\n"
+      "  train.micro_batch_size=1 dataset.seq_length=4096\n",
+      "run.sh", with_model("mixtral-8x7b"));
+  INFO(render(mixture.diagnostics));
+  REQUIRE(mixture.run);
+  CHECK_FALSE(mixture.run->has(Kind::not_expressible));
+  CHECK(mixture.said("model.moe_token_dispatcher_type", Kind::assumed));
+  CHECK(mixture.run->run.plan.mesh.size(Axis::expert) == 4);
 }
 
 TEST_CASE("A model that stands elsewhere takes no shape from the flags", "[framework][megatron]") {
