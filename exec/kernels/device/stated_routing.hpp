@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "exec/kernels/device/choices.hpp"
+#include "exec/kernels/device/global_place.hpp"
 
 /// Routing that the workload states: the host deals the loads out to experts, some numbers a layer, and the device
 /// makes every token's choices of them.
