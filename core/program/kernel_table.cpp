@@ -37,9 +37,6 @@ constexpr KernelTraits gpu_dropout{.gpu = true, .placed = When::dropout};
 constexpr KernelTraits update{.parameters = true, .gpu = true};
 constexpr KernelTraits update_placed{.parameters = true, .gpu = true, .placed = When::always};
 
-constexpr KernelTraits host_arithmetic(A how, When placed = When::never) {
-  return {.arithmetic = how, .placed = placed};
-}
 constexpr KernelTraits gpu_arithmetic(A how, When placed = When::never) {
   return {.arithmetic = how, .gpu = true, .placed = placed};
 }
@@ -208,8 +205,8 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
         r(N::gates, choices), r(N::residual, all, When::residual), w(N::y, all)),
     row(K::combine_backward, "combine_backward", W::elementwise, gpu, r(N::dy, all), r(N::rows, depth_columns),
         r(N::slots, depth), r(N::gates, choices), w(N::drows, depth_columns), w(N::dgates, choices)),
-    row(K::expert_gemm, "expert_gemm", W::gemm, KernelTraits{.arithmetic = A::expert_product, .gpu = true},
-        r(N::a, rows_depth), r(N::b, expert_factor), r(N::experts, expert_rows), wa(N::c, expert_results),
+    row(K::expert_gemm, "expert_gemm", W::gemm, gpu_arithmetic(A::expert_product), r(N::a, rows_depth),
+        r(N::b, expert_factor), r(N::experts, expert_rows), wa(N::c, expert_results),
         r(N::bias, batch_columns, When::bias)),
     row(K::expert_bias_backward, "expert_bias_backward", W::elementwise, gpu, r(N::dy, all), r(N::experts, rows),
         a(N::dbias, batch_columns)),

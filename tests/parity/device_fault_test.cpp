@@ -42,7 +42,7 @@ class FailingDevice final : public Device {
     return host_.seconds_between(a, b);
   }
   [[nodiscard]] bool runs(const Kernel& k, std::span<const Operand> o) const override { return host_.runs(k, o); }
-  /// Of the kernel that went wrong.
+  /// The kind of the kernel that went wrong.
   [[nodiscard]] std::string_view kind() const { return kind_; }
 
  private:

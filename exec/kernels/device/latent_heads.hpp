@@ -17,9 +17,9 @@ struct LatentShape {
         rope(k.columns) {}
   /// Features of a head that do not rotate.
   [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t still() const { return key - rope; }
-  /// Of a head in qkv: its query, key and value.
+  /// Features that a head has in qkv: its query, key and value.
   [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t width() const { return 2 * key + value; }
-  /// Of a head in what the latent vector is projected to: its key's features that do not rotate, and its value.
+  /// Features that the latent vector gives to a head: those of its key that do not rotate, and its value.
   [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t pair() const { return still() + value; }
 };
 

@@ -11,12 +11,6 @@ using namespace orrery::test;
 // projections.
 namespace {
 
-Memory whole_numbers(const std::vector<std::int32_t>& x) {
-  Memory m(DType::i32, x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) static_cast<std::int32_t*>(m.operand().data)[i] = x[i];
-  return m;
-}
-
 /// Key heads of 3 queries each; `own` of 2 on this rank. Values may be narrower than keys.
 Kernel query_key_norm(KernelKind kind, DType t, bool each, std::uint32_t own, bool weighted) {
   Kernel k = kernel(kind, t, 7, 0);

@@ -16,12 +16,6 @@ using namespace orrery::test;
 // strides. The program gpu_kernels runs the same cases on a GPU, and is skipped where there is none.
 namespace {
 
-Memory whole_numbers(const std::vector<std::int32_t>& x) {
-  Memory m(DType::i32, x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) static_cast<std::int32_t*>(m.operand().data)[i] = x[i];
-  return m;
-}
-
 Kernel attention(KernelKind kind, DType t, bool causal, std::uint32_t kv_heads, std::uint32_t value_dim) {
   Kernel k = kernel(kind, t, 2 * 37, 0);
   k.batch = 2;

@@ -14,12 +14,6 @@ using namespace orrery::test;
 // Bodies of mixtures beside the host's kernels (device_kernels_test.cpp says how).
 namespace {
 
-Memory whole_numbers(const std::vector<std::int32_t>& x) {
-  Memory m(DType::i32, x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) static_cast<std::int32_t*>(m.operand().data)[i] = x[i];
-  return m;
-}
-
 /// Slots of 5 tokens with 3 choices each: in no order, some empty; choices 4, 9 and 14 have none.
 const std::vector<std::int32_t> some_slots{7, -1, 0, 2, 13, -1, -1, 12, 1, 3, 5, 11, 6, 10, 8, -1};
 

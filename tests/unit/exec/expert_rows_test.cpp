@@ -7,16 +7,6 @@
 using namespace orrery;
 using namespace orrery::test;
 
-namespace {
-
-Memory whole_numbers(const std::vector<std::int32_t>& x) {
-  Memory m(DType::i32, x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) m.set(i, x[i]);
-  return m;
-}
-
-}  // namespace
-
 // Five rows of two features: two for expert 1, an empty one, and one each for experts 0 and 2 of three.
 TEST_CASE("an expert's bias is added to its rows alone, and its gradient is their sum", "[kernels]") {
   const DType t = GENERATE(DType::f64, DType::bf16);

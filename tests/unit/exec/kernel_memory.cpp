@@ -20,6 +20,12 @@ Memory Memory::of(DType dtype, const std::vector<double>& values) {
   return m;
 }
 
+Memory whole_numbers(const std::vector<std::int32_t>& x) {
+  Memory m(DType::i32, x.size());
+  std::copy(x.begin(), x.end(), static_cast<std::int32_t*>(m.operand().data));
+  return m;
+}
+
 double error(const Memory& a, const Memory& b, double least) {
   double difference = a.count() == b.count() ? 0.0 : std::numeric_limits<double>::infinity();
   double largest = least;

@@ -33,6 +33,9 @@ class Memory {
   std::vector<std::byte> bytes_;
 };
 
+/// An operand of i32.
+[[nodiscard]] Memory whole_numbers(const std::vector<std::int32_t>&);
+
 /// max |a - b| / max(max |b|, least).
 [[nodiscard]] double error(const Memory& a, const Memory& b, double least = 0.0);
 
