@@ -305,7 +305,7 @@ bool run_optimizer(Launcher& l, const Kernel& k, const NamedOperands& o, const K
       if (k.options.scaled) {
         const std::uint64_t block = moment_block(o[N::m].dtype);
         for_each_row(l, (o[N::gradient].count + block - 1) / block, ScaledAdamUpdate<T>{adam, x(N::scales), block},
-                     block, 2 * block * sizeof(T));
+                     static_cast<std::uint32_t>(block), 2 * block * sizeof(T));
       } else {
         long_vector(o[N::gradient].count, adam);
       }

@@ -172,6 +172,18 @@ TEST_CASE("activations off the device beside adapters have the nearest, none off
   CHECK(l.run->run.plan.offload_activations == 0U);
 }
 
+// The check speaks of [workload.adapters] as a whole; the first key that sets something of it is lora_r.
+TEST_CASE("adapters of a model that takes none are diagnosed where the file asks for them", "[framework][axolotl]") {
+  const Launched l = read(
+      "base_model: mixtral-8x7b\nsequence_len: 2048\nadapter: lora\nlora_r: 8\nlora_target_modules: [q_proj, "
+      "v_proj]\n");
+  INFO(render(l.diagnostics));
+  CHECK_FALSE(l.run);
+  REQUIRE(l.diagnostics.size() == 1);
+  CHECK(l.diagnostics.list()[0].code == "plan.adapters-model");
+  CHECK(l.diagnostics.list()[0].position.line == 4);
+}
+
 TEST_CASE("axolotl's adapters are read, and what plans do not have of them is refused with the nearest",
           "[framework][axolotl]") {
   const Launched l = read(
