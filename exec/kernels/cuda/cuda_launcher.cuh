@@ -56,8 +56,18 @@ class Block : public Warp {
   }
 };
 
+/// Threads of a block, by which the compiler shares out registers.
 template <class Body>
-__global__ void __launch_bounds__(device::usual_threads) run_body(const Body body) {
+constexpr std::uint32_t most_threads() {
+  if constexpr (requires { Body::most_threads; }) {
+    return Body::most_threads;
+  } else {
+    return device::usual_threads;
+  }
+}
+
+template <class Body>
+__global__ void __launch_bounds__(most_threads<Body>()) run_body(const Body body) {
   Block block;
   body(block);
 }

@@ -15,7 +15,8 @@
 ///     sum(x), largest(x)  over the block's threads, in a fixed order, for all of them
 ///     any(b)              likewise
 ///     shared<T>()         memory of the block, as many bytes as the launch says
-/// A body gives the same result for every number of threads, except for the order of additions. A Launcher has
+/// A body gives the same result for every number of threads, except for the order of additions. One that says
+/// `most_threads` is launched with no more. A Launcher has
 ///     launch(body, blocks, threads, shared_bytes)
 ///     clear(data, bytes)  all bits zero
 ///     multiply(Product)   one or several matrix products of one shape

@@ -12,6 +12,7 @@ namespace orrery::device {
 template <class T, bool a_deep, bool b_deep>
 struct PlainProduct : ProductTile<T> {
   using Tile = ProductTile<T>;
+  static constexpr std::uint32_t most_threads = Tile::warps * lanes_of_warp;
   Product p;
 
   explicit PlainProduct(const Product& product) : p(product) {}
