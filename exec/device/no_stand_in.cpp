@@ -4,8 +4,9 @@
 namespace orrery {
 
 const CudaCalls& stand_in_calls() {
-  throw Error("this orrery was built without the threads that stand in for GPUs, as Python's package is; a build of the "
-              "sources has them");
+  throw Error(
+      "this orrery was built without the threads that stand in for GPUs, as Python's package is; a build of the "
+      "sources has them");
 }
 
 }  // namespace orrery

@@ -28,7 +28,10 @@ Framework accelerate() {
       .formats = {{"accelerate-yaml", "an Accelerate configuration", LaunchSyntax::yaml, is_accelerate_yaml,
                    read_accelerate_yaml},
                   {"peft-json", "PEFT's adapter_config.json", LaunchSyntax::yaml, is_peft_json, read_peft_json}},
-      .writings = {{"accelerate", "an Accelerate configuration (YAML)", write_accelerate}}};
+      .writings = {{"accelerate", "an Accelerate configuration (YAML)", write_accelerate,
+                    "exec accelerate launch --config_file \"$LAUNCH\" --num_machines \"$NODES\" --num_processes "
+                    "$((NODES * GPUS)) --machine_rank \"$NODE_RANK\" --main_process_ip \"$MASTER_ADDR\" "
+                    "--main_process_port \"$MASTER_PORT\" $TRAIN"}}};
 }
 
 }  // namespace orrery

@@ -31,7 +31,7 @@ Framework colossal_ai() {
           .abilities_source = "hpcaitech/ColossalAI@4f9953be colossalai/booster/plugin/hybrid_parallel_plugin.py",
           .formats = {{"colossal-ai-python", "a Colossal-AI plugin", LaunchSyntax::python, is_colossal_python,
                        read_colossal_python}},
-          .writings = {{"colossal-ai", "a Colossal-AI plugin (Python)", write_colossal}}};
+          .writings = {{"colossal-ai", "a Colossal-AI plugin (Python)", write_colossal, "exec $TORCHRUN $TRAIN"}}};
 }
 
 }  // namespace orrery

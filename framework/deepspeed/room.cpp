@@ -33,7 +33,8 @@ Framework deepspeed() {
           .programs = {"deepspeed"},
           .formats = {{"deepspeed-json", "a DeepSpeed configuration", LaunchSyntax::yaml, is_deepspeed_json,
                        read_deepspeed_json}},
-          .writings = {{"deepspeed", "a DeepSpeed configuration (JSON)", write_deepspeed}}};
+          .writings = {{"deepspeed", "a DeepSpeed configuration (JSON)", write_deepspeed,
+                        "exec $TORCHRUN $TRAIN --deepspeed_config \"$LAUNCH\""}}};
 }
 
 }  // namespace orrery

@@ -24,7 +24,9 @@ Framework nanotron() {
           .programs = {"nanotron"},
           .formats = {{"nanotron-yaml", "a nanotron configuration", LaunchSyntax::yaml, is_nanotron_yaml,
                        read_nanotron_yaml}},
-          .writings = {{"nanotron", "a nanotron configuration", write_nanotron}}};
+          .writings = {{"nanotron", "a nanotron configuration", write_nanotron,
+                        "export CUDA_DEVICE_MAX_CONNECTIONS=1; "
+                        "exec $TORCHRUN run_train.py --config-file \"$LAUNCH\""}}};
 }
 
 }  // namespace orrery

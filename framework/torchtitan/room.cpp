@@ -29,7 +29,8 @@ Framework torchtitan() {
                    read_torchtitan_toml},
                   {"torchtitan-flags", "a command line of torchtitan", LaunchSyntax::flags, is_torchtitan_flags,
                    read_torchtitan_flags}},
-      .writings = {{"torchtitan", "a torchtitan configuration", write_torchtitan}}};
+      .writings = {{"torchtitan", "a torchtitan configuration", write_torchtitan,
+                    "exec $TORCHRUN -m torchtitan.train --job.config_file \"$LAUNCH\""}}};
 }
 
 }  // namespace orrery
