@@ -65,6 +65,6 @@ inline double query_key_statistics(const Kernel& k) {
 
 // Optimizer.
 inline double norm_pairs(const Kernel& k) { return 2 * depth(k); }
-inline double moment_scales(const Kernel& k) { return static_cast<double>(orrery::moment_scales(k.columns)); }
+inline double moment_scales(const Kernel& k) { return static_cast<double>(orrery::moment_scales(k.columns, k.depth)); }
 
 }  // namespace orrery::elements

@@ -5,6 +5,7 @@
 
 #include "core/program/base_weights.hpp"
 #include "core/program/kernel_table.hpp"
+#include "core/program/moment_scales.hpp"
 #include "core/program/verify_parts.hpp"
 
 namespace orrery::verifying {
@@ -143,6 +144,18 @@ class Operands {
     }
   }
 
+  /// Adam's moments with scales: m and v follow gradient, steps, factor, weight and master.
+  void scaled_moments(const Kernel& k) {
+    const std::uint32_t m = 3 + (k.options.factor ? 1U : 0U) + (k.options.master ? 1U : 0U);
+    const DType first = buffer(m).dtype, second = buffer(m + 1).dtype;
+    const bool codes = first == DType::u8 && second == DType::u8, floats = first == DType::f8 && second == DType::f16;
+    if (!codes && !floats) {
+      wrong(fmt::format("moments in {} and {} have no scales", name_of(first), name_of(second)));
+    } else if (k.depth != moment_block(first)) {
+      wrong(fmt::format("{} moments in {} share a scale, not {}", moment_block(first), name_of(first), k.depth));
+    }
+  }
+
   void kind_rules(const Kernel& k) {
     switch (k.kind) {
       case KernelKind::attention_scores_forward:
@@ -165,6 +178,9 @@ class Operands {
         }
         break;
       }
+      case KernelKind::adam_update:
+        if (k.options.scaled) scaled_moments(k);
+        break;
       case KernelKind::load_tokens:
       case KernelKind::load_targets:
       case KernelKind::load_segments:
@@ -313,6 +329,7 @@ class Operands {
   static std::string_view name_of(Use u) { return verifying::name_of(u); }
   static std::string_view name_of(KernelKind k) { return orrery::name_of(k); }
   static std::string_view name_of(Tier t) { return orrery::name_of(t); }
+  static std::string_view name_of(DType t) { return orrery::name_of(t); }
 
   Findings& f_;
   const Program& p_;

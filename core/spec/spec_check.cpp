@@ -227,7 +227,7 @@ void check_moments(const Workload& w, Checker& c) {
     c.fail("moment_dtype", "workload.moment-dtype", "optimizer moments cannot be kept in this type",
            {w.precision == Precision::fp64
                 ? std::string("With precision fp64 they must be f64.")
-                : fmt::format("With weights in {} they must be f32, bf16 or f8.", name_of(weight_dtype(w)))});
+                : fmt::format("With weights in {} they must be f32, bf16, f8 or u8.", name_of(weight_dtype(w)))});
   } else if (optimizer_moments(w) == 0) {
     c.fail("moment_dtype", "workload.moment-dtype", "the optimizer keeps no moments",
            {has_factored_moments(w) ? "Adafactor keeps sums over rows and columns, always in f32."
@@ -238,8 +238,12 @@ void check_moments(const Workload& w, Checker& c) {
            {"Its update reads the moments again after the norms, which would then be those of another update.",
             "Leave out moment_dtype, or use adam."});
   } else if (has_scaled_moments(w) && w.optimizer.kind != OptimizerKind::adam) {
-    c.fail("moment_dtype", "workload.moment-dtype", "only Adam can keep its moments in f8",
-           {"Its first moment is f8 and its second f16, with scales.", "Set moment_dtype to bf16, or use adam."});
+    const bool codes = *w.moment_dtype == DType::u8;
+    c.fail("moment_dtype", "workload.moment-dtype",
+           fmt::format("only Adam can keep its moments in {}", name_of(*w.moment_dtype)),
+           {codes ? "Both moments are codes of a byte, with scales."
+                  : "Its first moment is f8 and its second f16, with scales.",
+            "Set moment_dtype to bf16, or use adam."});
   }
 }
 

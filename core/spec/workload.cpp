@@ -28,12 +28,12 @@ DType state_dtype(const Workload& w) { return has_master_weights(w) ? wide_dtype
 DType gradient_dtype(const Workload& w) { return w.gradient_dtype.value_or(state_dtype(w)); }
 
 DType moment_dtype(const Workload& w, int moment) {
-  if (has_scaled_moments(w)) return moment == 0 ? DType::f8 : DType::f16;
+  if (w.moment_dtype == DType::f8) return moment == 0 ? DType::f8 : DType::f16;
   const bool wide = w.optimizer.kind == OptimizerKind::lamb || has_factored_moments(w);
   return w.moment_dtype.value_or(wide ? wide_dtype(w) : state_dtype(w));
 }
 
-bool has_scaled_moments(const Workload& w) { return w.moment_dtype == DType::f8; }
+bool has_scaled_moments(const Workload& w) { return w.moment_dtype == DType::f8 || w.moment_dtype == DType::u8; }
 
 bool has_master_weights(const Workload& w) { return w.master_weights && weight_dtype(w) != wide_dtype(w); }
 

@@ -13,8 +13,8 @@ const std::vector<std::string_view>& float_names() {
 }
 
 void read_moment_dtype(TomlTable& t, Workload& w) {
-  static constexpr DType types[] = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::f8};
-  static const std::vector<std::string_view> names{"f64", "f32", "bf16", "f16", "f8"};
+  static constexpr DType types[] = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::f8, DType::u8};
+  static const std::vector<std::string_view> names{"f64", "f32", "bf16", "f16", "f8", "u8"};
   std::size_t at = 0;
   if (t.read_enum("moment_dtype", names, at, Need::optional)) w.moment_dtype = types[at];
 }

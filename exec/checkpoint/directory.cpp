@@ -63,7 +63,8 @@ void check_slice(JsonFields& fields, const StatePart& part) {
 std::uint64_t element_bytes(const StatePart& p) { return p.slice.count * size_of(p.dtype); }
 
 std::uint64_t scale_count(const StatePart& p) {
-  return p.scale_phase ? (*p.scale_phase + p.slice.count + moment_block - 1) / moment_block : 0;
+  const std::uint64_t block = moment_block(p.dtype);
+  return p.scale_phase ? (*p.scale_phase + p.slice.count + block - 1) / block : 0;
 }
 
 std::uint64_t bytes_of(const StatePart& p) { return element_bytes(p) + scale_count(p) * size_of(DType::f32); }
@@ -104,7 +105,7 @@ std::optional<std::vector<StatePart>> read_directory(std::string_view text, cons
       } else {
         f.error(f.at("dtype"), "is not an element type");
       }
-      if (p.scale_phase && *p.scale_phase >= moment_block) f.error(f.at("scale_phase"), "is beyond a block");
+      if (p.scale_phase && *p.scale_phase >= moment_block(p.dtype)) f.error(f.at("scale_phase"), "is beyond a block");
       check_slice(f, p);
       parts.push_back(std::move(p));
     });

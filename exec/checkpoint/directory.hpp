@@ -21,7 +21,7 @@ struct StatePart {
   std::string tensor;  ///< "layers.3.ffn.up.weight"
   Slice slice;
   DType dtype = DType::f32;
-  /// For moments in f8 and f16: how far into a block of scales the first element stands. An f32 scale for each block
+  /// For moments with scales: how far into a block of scales the first element stands. An f32 scale for each block
   /// that the part touches then follows its elements.
   std::optional<std::uint32_t> scale_phase;
   friend bool operator==(const StatePart&, const StatePart&) = default;

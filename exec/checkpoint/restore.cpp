@@ -12,6 +12,7 @@
 
 #include "core/program/moment_scales.hpp"
 #include "exec/kernels/convert.hpp"
+#include "exec/kernels/dynamic_map.hpp"
 
 namespace orrery {
 namespace {
@@ -57,7 +58,8 @@ WholeTensor whole_tensor(Checkpoint& checkpoint, const StatePart& like) {
       std::memcpy(whole.elements.data() + global * element, bytes.data() + local * element, n * element);
       for (std::uint64_t i = 0; i < n; ++i) {
         there[global + i] = true;
-        if (part.scale_phase) whole.scales[global + i] = scales[(*part.scale_phase + local + i) / moment_block];
+        if (part.scale_phase)
+          whole.scales[global + i] = scales[(*part.scale_phase + local + i) / moment_block(part.dtype)];
       }
     });
   }
@@ -77,8 +79,9 @@ using ScaledRuns = std::map<std::tuple<Rank, Instance, std::uint64_t>, ScaledRun
 
 /// Gives every block of a run its scale, and rounds its elements once more where they had several.
 void set_scales(const ScaledRun& run, std::span<std::byte> elements, std::span<std::byte> scales) {
-  for (std::uint64_t first = 0; first < run.run.count; first += moment_block) {
-    const std::uint64_t end = std::min(run.run.count, first + moment_block);
+  const std::uint64_t block = moment_block(run.dtype);
+  for (std::uint64_t first = 0; first < run.run.count; first += block) {
+    const std::uint64_t end = std::min(run.run.count, first + block);
     float scale = -1.0F;
     bool alike = true;
     for (std::uint64_t i = first; i < end; ++i) {
@@ -88,20 +91,23 @@ void set_scales(const ScaledRun& run, std::span<std::byte> elements, std::span<s
       scale = own;
     }
     if (!alike) {
-      std::array<double, moment_block> values{};
+      std::array<double, longest_moment_block> values{};
       double most = 0.0;
       load_elements(run.dtype, elements.data(), run.run.first + first, end - first, values.data());
       for (std::uint64_t i = first; i < end; ++i) {
         double& x = values[i - first];
+        x = moment_of_stored(run.dtype, run.run.second, x);
         x *= run.scales[i] < 0.0F ? 0.0 : static_cast<double>(run.scales[i]);
         most = std::max(most, std::abs(x));
       }
       scale = static_cast<float>(most / largest_of(run.dtype));
-      for (double& x : values) x = scale > 0.0F ? x / static_cast<double>(scale) : 0.0;
+      for (double& x : values) {
+        x = scale > 0.0F ? stored_of_moment(run.dtype, run.run.second, x / static_cast<double>(scale)) : 0.0;
+      }
       store_elements(run.dtype, elements.data(), run.run.first + first, end - first, values.data());
     }
     scale = std::max(scale, 0.0F);
-    const std::uint64_t at = run.run.first_scale + 2 * (first / moment_block) + (run.run.second ? 1 : 0);
+    const std::uint64_t at = run.run.first_scale + 2 * (first / block) + (run.run.second ? 1 : 0);
     std::memcpy(scales.data() + at * sizeof(float), &scale, sizeof(float));
   }
 }

@@ -13,7 +13,7 @@ namespace orrery {
 /// Writes the state of a checkpoint into the buffers of `ranks`, whatever plan
 /// saved it and whatever plan the Program runs.  Padding is left as setup made it.
 ///
-/// Every element has the value that was saved, bit for bit. The one exception are moments in f8 and f16 where a block
+/// Every element has the value that was saved, bit for bit. The one exception are moments with scales where a block
 /// of the new plan holds elements whose scales were different. They are rounded once more, to that block's scale. It
 /// works tensor by tensor, in memory for the largest.
 ///

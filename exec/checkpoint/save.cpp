@@ -22,7 +22,7 @@ fs::path partial(const fs::path& folder, const std::string& name) { return folde
 /// The scales of a part, two of which stand for each block.
 std::vector<float> scales_of(const HeldPart& held, std::span<const std::byte> scales) {
   const ScaleRun& run = *held.scales;
-  const std::uint64_t block = (held.first - run.first) / moment_block;
+  const std::uint64_t block = (held.first - run.first) / moment_block(held.part.dtype);
   std::vector<float> out(scale_count(held.part));
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::uint64_t at = run.first_scale + 2 * (block + i) + (run.second ? 1 : 0);

@@ -102,9 +102,9 @@ class Parts {
       for (const FlatPart& p : parts) {
         if (scales && p.first <= held.first && held.first < p.first + p.count) {
           held.scales = ScaleRun{{*scales, where.layer, 0}, first_scale, p.first, p.count, state.what == "moment2"};
-          held.part.scale_phase = static_cast<std::uint32_t>((held.first - p.first) % moment_block);
+          held.part.scale_phase = static_cast<std::uint32_t>((held.first - p.first) % moment_block(buffer.dtype));
         }
-        first_scale += moment_scales(p.count);
+        first_scale += moment_scales(p.count, moment_block(buffer.dtype));
       }
       out.push_back(std::move(held));
     });

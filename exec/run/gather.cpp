@@ -9,6 +9,7 @@
 #include "core/program/flat_parts.hpp"
 #include "core/program/moment_scales.hpp"
 #include "exec/kernels/convert.hpp"
+#include "exec/kernels/dynamic_map.hpp"
 #include "exec/kernels/parameter_layout.hpp"
 
 namespace orrery {
@@ -27,17 +28,17 @@ struct Part {
   std::uint64_t first_scale = 0;  ///< number of the first scale of the segment that holds element `first`, and that
                                   ///< begins at element `segment`
   std::uint64_t segment = 0;
-  std::span<std::byte> scales;  ///< of moments in f8 and f16; else empty
+  std::span<std::byte> scales;  ///< of moments with scales; else empty
   bool second = false;          ///< the second moment
 };
 
 /// Multiplies the stored values of a part by its scales.
 void apply_scales(const Part& part, std::vector<double>& values) {
   for (std::uint64_t i = 0; i < part.count && !part.scales.empty(); ++i) {
-    const std::uint64_t block = (part.first + i - part.segment) / moment_block;
+    const std::uint64_t block = (part.first + i - part.segment) / moment_block(part.dtype);
     double scale = 0.0;
     load_elements(DType::f32, part.scales.data(), part.first_scale + 2 * block + (part.second ? 1 : 0), 1, &scale);
-    values[i] *= scale;
+    values[i] = moment_of_stored(part.dtype, part.second, values[i]) * scale;
   }
 }
 
@@ -116,7 +117,7 @@ void for_each_part(const Program& program, const RunBuffers& buffers, std::strin
           for (const FlatPart& p : parts) {
             if (part.first < part.segment + p.count) break;
             part.segment += p.count;
-            part.first_scale += moment_scales(p.count);
+            part.first_scale += moment_scales(p.count, moment_block(part.dtype));
           }
           visit(rank, part);
         });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "exec/train/dynamic_codes.hpp"
 #include "exec/train/parameters.hpp"
 
 namespace orrery {
@@ -158,8 +159,15 @@ UpdateResult apply_update(const ModelSpec& model, const Workload& workload, cons
       w[i] -= result.learning_rate * (direction + decay * w[i]);
     }
     if (has_scaled_moments(workload)) {
-      round_in_blocks(state.moment1.at(p.name).values, moment_dtype(workload, 0), 128);
-      round_in_blocks(state.moment2.at(p.name).values, moment_dtype(workload, 1), 128);
+      std::vector<double>& m = state.moment1.at(p.name).values;
+      std::vector<double>& v = state.moment2.at(p.name).values;
+      if (moment_dtype(workload) == DType::u8) {
+        round_to_dynamic_values(m, false, 256);
+        round_to_dynamic_values(v, true, 256);
+      } else {
+        round_in_blocks(m, moment_dtype(workload, 0), 128);
+        round_in_blocks(v, moment_dtype(workload, 1), 128);
+      }
     }
   }
   if (state_dtype(workload) != wide_dtype(workload))

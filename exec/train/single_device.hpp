@@ -60,8 +60,9 @@ struct UpdateResult {
 ///         m = momentum m + g,      w -= lr (m + decay w)
 ///
 /// A narrower moment_dtype rounds moments only where they are kept: the step that makes them still has all digits. In
-/// f8 and f16 they are rounded in blocks of 128 neighbours of a parameter, each with a scale; a Program has other
-/// blocks. Weights without masters are rounded once, at the end of the step, which reads all digits of its own moments.
+/// f8 and f16 they are rounded in blocks of 128 neighbours of a parameter, in u8 of 256, each with a scale; a Program
+/// has other blocks. Weights without masters are rounded once, at the end of the step, which reads all digits of its
+/// own moments.
 ///
 /// Decay applies to matrices and tables only. In fp16, gradients that are not finite leave everything as it is except
 /// the loss scale, which halves; after loss_scale_window good steps the scale doubles.

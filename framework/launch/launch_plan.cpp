@@ -112,7 +112,13 @@ std::optional<LaunchedRun> LaunchReading::finish(std::string framework, std::str
   if (run) {
     Origin origin{file_.origin.file, file_.origin.text, {}};
     for (const auto& [key, setting] : settings_) {
-      if (setting.position.line > 0) origin.positions[key] = setting.position;
+      if (setting.position.line == 0) continue;
+      origin.positions[key] = setting.position;
+      // A mistake of a whole table ("workload.adapters") is where the file first says something of it.
+      const std::string table = key.substr(0, key.rfind('.'));
+      if (table.find('.') == std::string::npos) continue;
+      const auto [at, added] = origin.positions.try_emplace(table, setting.position);
+      if (!added && setting.position.line < at->second.line) at->second = setting.position;
     }
     run->plan.origin = origin;
     run->workload.origin = origin;

@@ -86,6 +86,7 @@ void write_megatron_states(FlagWriter& w) {
   const bool narrow = means != state_dtype(x) || squares != state_dtype(x);
   const bool away = w.plan().offload_states.value_or(0) > 0;
   if (!narrow && !away) return;
+  if (means == DType::u8) return;  // refused with the workload
   // Where no ranks share weights, the optimizer that knows of types is there all the same.
   const bool alone = shard_axes_of(w.plan()).empty();
   if (x.optimizer.kind != OptimizerKind::adam || (!alone && w.plan().zero_stage != 1)) {
@@ -106,6 +107,10 @@ void write_megatron_training(FlagWriter& w) {
   if (!w.workload().master_weights) {
     w.refuse("workload.master_weights", "precision", "Megatron-LM is written with fp32 copies of the weights",
              {"Leave out master_weights."});
+  }
+  if (w.workload().moment_dtype == DType::u8) {
+    w.refuse("workload.moment_dtype", "optimizer", "Megatron-LM has no moments in codes of a byte",
+             {"Set moment_dtype to f8, or leave it out."});
   }
   precision(w);
   optimizer(w);

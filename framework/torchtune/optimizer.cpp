@@ -9,7 +9,7 @@
 
 // Optimizers and rates. Source: pytorch/torchtune@bd2a0fc7 recipes/*.py, torchtune/training/lr_schedulers.py; defaults
 // are those of torch.optim. Moments of torch.optim have the type of the weights; bitsandbytes' are f32 or in 8 bits
-// (bitsandbytes/optim/adamw.py, optim_bits).
+// (bitsandbytes/optim/adamw.py, optim_bits), torchao's in 8 (torchao/optim/adam.py).
 
 namespace orrery {
 namespace {
@@ -22,12 +22,9 @@ struct Row {
   std::string_view moments = {};  ///< type; empty: as the weights
   std::string_view lacks = {};    ///< what a plan cannot say of it
   std::string_view nearest = {};
+  bool paged = false;  ///< moments are in pages, which move to the host where the device is full
 };
-constexpr std::string_view eight = "both moments in 8 bits, a scale for each block of 256,";
-constexpr std::string_view eight_paged = "both moments in 8 bits, in pages that move to the host,";
-constexpr std::string_view scaled = "moments in f8 and f16 with scales";
-constexpr std::string_view paged = "pages of moments that move to the host when the device is full";
-constexpr std::string_view on_device = "moments on the device";
+constexpr std::string_view codes = "moments in codes of a byte";
 constexpr std::array rows{
     Row{"torch", "AdamW"},
     Row{"torch", "Adam"},
@@ -37,20 +34,20 @@ constexpr std::array rows{
     Row{"bitsandbytes", "Adam", "adam", "f32"},
     Row{"bitsandbytes", "AdamW32bit", "adam", "f32"},
     Row{"bitsandbytes", "Adam32bit", "adam", "f32"},
-    Row{"bitsandbytes", "AdamW8bit", "adam", "f8", eight, scaled},
-    Row{"bitsandbytes", "Adam8bit", "adam", "f8", eight, scaled},
-    Row{"bitsandbytes", "PagedAdamW", "adam", "f32", paged, on_device},
-    Row{"bitsandbytes", "PagedAdam", "adam", "f32", paged, on_device},
-    Row{"bitsandbytes", "PagedAdamW32bit", "adam", "f32", paged, on_device},
-    Row{"bitsandbytes", "PagedAdamW8bit", "adam", "f8", eight_paged, scaled},
-    Row{"bitsandbytes", "PagedAdam8bit", "adam", "f8", eight_paged, scaled},
+    Row{"bitsandbytes", "AdamW8bit", "adam", "u8"},
+    Row{"bitsandbytes", "Adam8bit", "adam", "u8"},
+    Row{"bitsandbytes", "PagedAdamW", "adam", "f32", {}, {}, true},
+    Row{"bitsandbytes", "PagedAdam", "adam", "f32", {}, {}, true},
+    Row{"bitsandbytes", "PagedAdamW32bit", "adam", "f32", {}, {}, true},
+    Row{"bitsandbytes", "PagedAdamW8bit", "adam", "u8", {}, {}, true},
+    Row{"bitsandbytes", "PagedAdam8bit", "adam", "u8", {}, {}, true},
     Row{"torchao", "_AdamW"},
-    Row{"torchao", "AdamW8bit", "adam", "f8", eight, scaled},
-    Row{"torchao", "Adam8bit", "adam", "f8", eight, scaled},
-    Row{"torchao", "AdamWFp8", "adam", "f8", eight, scaled},
-    Row{"torchao", "AdamFp8", "adam", "f8", eight, scaled},
-    Row{"torchao", "AdamW4bit", "adam", "f8", "moments in 4 bits", scaled},
-    Row{"torchao", "Adam4bit", "adam", "f8", "moments in 4 bits", scaled},
+    Row{"torchao", "AdamW8bit", "adam", "u8"},
+    Row{"torchao", "Adam8bit", "adam", "u8"},
+    Row{"torchao", "AdamWFp8", "adam", "u8", "both moments in E4M3", codes},
+    Row{"torchao", "AdamFp8", "adam", "u8", "both moments in E4M3", codes},
+    Row{"torchao", "AdamW4bit", "adam", "u8", "moments in 4 bits", codes},
+    Row{"torchao", "Adam4bit", "adam", "u8", "moments in 4 bits", codes},
 };
 
 void put_number(LaunchReading& r, const char* from, const char* plan_key, const char* usual) {
@@ -87,8 +84,9 @@ std::string_view put_kind(LaunchReading& r, std::string_view from, const std::st
   }
   r.set(from, "workload.optimizer.kind", fmt::format("\"{}\"", row->kind));
   const bool wide = r.is_set("workload.master_weights");  // weights in bf16 alone
-  if (row->moments == "f8" || (row->moments == "f32" && wide))
+  if (row->moments == "u8" || (row->moments == "f32" && wide))
     r.set(from, "workload.moment_dtype", fmt::format("\"{}\"", row->moments));
+  if (row->paged) r.take(from, std::string(pages_on_device));
   if (!row->lacks.empty()) r.refuse(from, fmt::format("{} are not in plans", row->lacks), std::string(row->nearest));
   return row->kind;
 }
@@ -141,8 +139,7 @@ void read_torchtune_optimizer(LaunchReading& r) {
   put_number(r, "optimizer.lr", "workload.optimizer.learning_rate", kind == "adafactor" ? "1e-2" : "1e-3");
   put_number(r, "optimizer.weight_decay", "workload.optimizer.weight_decay",
              component.find("AdamW") != std::string::npos ? "0.01" : "0.0");
-  if (r.toggle("optimizer.is_paged").value_or(false))
-    r.refuse("optimizer.is_paged", fmt::format("{} are not in plans", paged), std::string(on_device));
+  if (r.toggle("optimizer.is_paged").value_or(false)) r.take("optimizer.is_paged", std::string(pages_on_device));
   if (kind == "adam") {
     put_betas(r);
     put_number(r, "optimizer.eps", "workload.optimizer.epsilon", "1e-8");

@@ -10,18 +10,22 @@ namespace orrery {
 namespace {
 
 /// What becomes of an optimizer's name. Sources: huggingface/transformers v4.56.2 training_args.py (OptimizerNames),
-/// axolotl-ai-cloud/axolotl@067b021c src/axolotl/utils/schemas/enums.py (CustomSupportedOptimizers).
+/// axolotl-ai-cloud/axolotl@067b021c src/axolotl/utils/schemas/enums.py (CustomSupportedOptimizers); moments in 8 bits:
+/// bitsandbytes-foundation/bitsandbytes@01327aa0 bitsandbytes/functional.py, pytorch/ao@0372e5ff torchao/optim/adam.py.
 struct Row {
   std::string_view name;
   std::string_view kind = "adam";
   std::string_view moments = "weights";  ///< type; "weights": as the weights; empty: it keeps none
   std::string_view lacks = {};           ///< what a plan cannot say of it
   std::string_view nearest = {};
+  bool paged = false;           ///< moments are in pages, which move to the host where the device is full
+  bool wide_embedding = false;  ///< the Trainer keeps moments of embeddings in 32 bits
 };
 
-constexpr std::string_view eight = "both moments in 8 bits, a scale for each block of 256,";
-constexpr std::string_view scaled = "moments in f8 and f16 with scales";
-constexpr std::string_view paged = "pages of moments that move to the host when the device is full";
+constexpr std::string_view codes = "moments in codes of a byte";
+/// transformers v4.56.2 trainer.py, create_optimizer: a table of words keeps optim_bits = 32 with bitsandbytes.
+constexpr std::string_view embedding_too =
+    "moments of a trained embedding, too, which the Trainer keeps in 32 bits, 6 bytes more of each element";
 
 constexpr std::array rows{
     Row{"adamw_torch"},
@@ -31,16 +35,16 @@ constexpr std::array rows{
     Row{"adamw_apex_fused", "adam", "f32"},
     Row{"adamw_hf"},
     Row{"adamw"},
-    Row{"adamw_bnb_8bit", "adam", "f8", eight, scaled},
-    Row{"adamw_8bit", "adam", "f8", eight, scaled},
-    Row{"adamw_torch_8bit", "adam", "f8", eight, scaled},
-    Row{"ao_adamw_8bit", "adam", "f8", eight, scaled},
-    Row{"ao_adamw_fp8", "adam", "f8", eight, scaled},
-    Row{"adamw_torch_4bit", "adam", "f8", "moments in 4 bits", scaled},
-    Row{"ao_adamw_4bit", "adam", "f8", "moments in 4 bits", scaled},
-    Row{"paged_adamw_8bit", "adam", "f8", "both moments in 8 bits, in pages that move to the host,", scaled},
-    Row{"paged_adamw_32bit", "adam", "f32", paged, "moments on the device"},
-    Row{"paged_adamw", "adam", "f32", paged, "moments on the device"},
+    Row{"adamw_bnb_8bit", "adam", "u8", {}, {}, false, true},
+    Row{"adamw_8bit", "adam", "u8", {}, {}, false, true},
+    Row{"adamw_torch_8bit", "adam", "u8"},
+    Row{"ao_adamw_8bit", "adam", "u8"},
+    Row{"ao_adamw_fp8", "adam", "u8", "both moments in E4M3", codes},
+    Row{"adamw_torch_4bit", "adam", "u8", "moments in 4 bits", codes},
+    Row{"ao_adamw_4bit", "adam", "u8", "moments in 4 bits", codes},
+    Row{"paged_adamw_8bit", "adam", "u8", {}, {}, true, true},
+    Row{"paged_adamw_32bit", "adam", "f32", {}, {}, true},
+    Row{"paged_adamw", "adam", "f32", {}, {}, true},
     Row{"optimi_adamw", "adam", "weights", "a rounding error kept for each weight", "Adam"},
     Row{"adamw_anyprecision", "adam", "weights", "a rounding error kept for each weight", "Adam"},
     Row{"adafactor", "adafactor", ""},
@@ -85,6 +89,8 @@ void read_trainer_optimizer(LaunchReading& r, std::string_view key, WeightStorag
     kind = row->kind;
     if (r.value(key) != nullptr) r.set(key, "workload.optimizer.kind", fmt::format("\"{}\"", kind));
     put_moments(r, key, row->moments, weights);
+    if (row->wide_embedding) r.take(key, std::string(embedding_too));
+    if (row->paged) r.take(key, std::string(pages_on_device));
     if (!row->lacks.empty()) {
       r.refuse(key, fmt::format("{} are not in plans", row->lacks), std::string(row->nearest));
     }

@@ -9,6 +9,10 @@ namespace orrery {
 /// The type in which the run keeps the weights that the optimizer updates.
 enum class WeightStorage { f32, bf16 };
 
+/// What is said of moments in CUDA's unified memory: pages leave the device only where it is full, and a plan that
+/// needs that does not fit.
+inline constexpr std::string_view pages_on_device = "pages of moments, which stay on the device unless it is full";
+
 /// Reads the optimizer that `key` names, one of transformers' OptimizerNames or of axolotl's own, and the Trainer's
 /// numbers: learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon, max_grad_norm. Adam's moments are kept
 /// in the type of the weights. Optimizers that plans do not have are refused; the nearest is Adam.

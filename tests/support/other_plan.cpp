@@ -76,7 +76,7 @@ std::vector<PlannedRun> subjects() {
     m.ffn = 12;
     m.shared_ffn = factored ? 12 : 0;
     m.first_dense = 2;
-    if (!factored) list.back().workload.moment_dtype = DType::f8;
+    if (!factored) list.back().workload.moment_dtype = DType::u8;
   }
   list.push_back(subject(decoder(true, true), Precision::fp64, OptimizerKind::adam));
   list.back().model.prediction_modules = 2;

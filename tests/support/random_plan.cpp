@@ -405,13 +405,15 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   // No draw either.
   const bool narrow = optimizer_moments(w) > 0 && w.optimizer.kind != OptimizerKind::lamb;
   if (w.seed % 4 == 0 && narrow && w.precision != Precision::fp64) {
-    w.moment_dtype = w.seed % 8 == 4 && w.optimizer.kind == OptimizerKind::adam ? DType::f8 : DType::bf16;
+    const DType scaled = w.seed % 16 == 4 ? DType::u8 : DType::f8;
+    w.moment_dtype = w.seed % 8 == 4 && w.optimizer.kind == OptimizerKind::adam ? scaled : DType::bf16;
   }
   if (w.seed % 3 == 0 && half && w.precision != Precision::fp16) {
     w.master_weights = false;
     if (w.seed % 2 == 0 && !w.gradient_dtype) w.gradient_dtype = DType::f32;
     if (w.seed % 5 < 2 && optimizer_moments(w) > 0 && !w.moment_dtype) w.moment_dtype = DType::f32;
-    if (w.seed % 5 > 2 && w.optimizer.kind == OptimizerKind::adam) w.moment_dtype = DType::f8;
+    if (w.seed % 5 > 2 && w.optimizer.kind == OptimizerKind::adam)
+      w.moment_dtype = w.seed % 5 == 3 ? DType::u8 : DType::f8;
   }
 
   p.sequence_parallel = !grid && tensor > 1 && draw.once_in(2);

@@ -223,7 +223,8 @@ BlockId build_update(State& c, const Module& of, Home home) {
     for (int i = 0; i < moments; ++i) operands[n++] = own_part(c, host ? m.host.moments[i] : m.moments[i], s, use);
     if (has_scaled_moments(c.workload)) {
       k.options.scaled = true;
-      const std::uint64_t scales = moment_scales(gradient.count);
+      k.depth = moment_block(moment_dtype(c.workload));
+      const std::uint64_t scales = moment_scales(gradient.count, k.depth);
       operands[n++] = {host ? m.host.scales : m.scales, use, 0, first_scale, scales, {}};
       first_scale += scales;
     }

@@ -470,7 +470,7 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
     b.dtype = DType::f32;
     const AxisList split = c.shard_states ? c.shard_axes : AxisList{};
     for (const FlatPart& part : flat_parts(c.program.parameter_tables[module.table], c.program.mesh, split)) {
-      b.count += moment_scales(part.count);
+      b.count += moment_scales(part.count, moment_block(moment_dtype(c.workload)));
     }
     b.tier = tier;
     return c.declare(std::move(b));

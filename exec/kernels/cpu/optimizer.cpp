@@ -105,16 +105,16 @@ void adam_update(const Kernel& k, const Operands& o, const KernelContext& contex
   const Operand& v_of = o[N::v];
   T m_buffer[tile];
   T v_buffer[tile];
-  static_assert(tile % moment_block == 0);
+  static_assert(tile % longest_moment_block == 0);
   std::optional<MomentScales> scales;
-  if (k.options.scaled) scales.emplace(o[N::scales]);
+  if (k.options.scaled) scales.emplace(o[N::scales], m_of.dtype);
   for_each_tile<T>(u, o[N::gradient], static_cast<T>(factor.multiplier),
                    [&](const T* g, T* weight, std::uint64_t at, std::uint64_t n) {
                      T* m = update(m_of, at, n, m_buffer);
                      T* v = update(v_of, at, n, v_buffer);
                      if (scales) {
-                       scales->apply(0, at, n, m);
-                       scales->apply(1, at, n, v);
+                       scales->apply(0, m_of.dtype, at, n, m);
+                       scales->apply(1, v_of.dtype, at, n, v);
                      }
 #pragma GCC ivdep
                      for (std::uint64_t i = 0; i < n; ++i) {

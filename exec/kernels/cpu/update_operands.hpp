@@ -5,6 +5,7 @@
 
 #include "core/program/moment_scales.hpp"
 #include "exec/kernels/cpu/operand_access.hpp"
+#include "exec/kernels/dynamic_map.hpp"
 
 /// Code that kernels that update parameters share.
 namespace orrery::cpu {
@@ -56,14 +57,15 @@ void for_each_tile(const Update& u, const Operand& gradient, T multiplier, Step 
 /// There are two scales for each block of moments (core/program/moment_scales.hpp).
 class MomentScales {
  public:
-  explicit MomentScales(const Operand& scales) : scales_(scales) {}
+  /// `type` is the first moment's.
+  MomentScales(const Operand& scales, DType type) : scales_(scales), block_(moment_block(type)) {}
 
   /// Turns stored values [at, at + n) of moment 0 or 1, in place, into what they mean.
   template <class T>
-  void apply(int moment, std::uint64_t at, std::uint64_t n, T* x) const {
+  void apply(int moment, DType stored, std::uint64_t at, std::uint64_t n, T* x) const {
     for_each_block(at, n, [&](std::uint64_t block, std::uint64_t first, std::uint64_t end) {
       const auto scale = static_cast<T>(read_scalar(scales_, 2 * block + static_cast<std::uint64_t>(moment)));
-      for (std::uint64_t i = first; i < end; ++i) x[i] *= scale;
+      for (std::uint64_t i = first; i < end; ++i) x[i] = moment_of_stored(stored, moment == 1, x[i]) * scale;
     });
   }
 
@@ -76,19 +78,22 @@ class MomentScales {
       // The stored number is the value divided by the scale as it is kept.
       const auto scale = static_cast<float>(static_cast<double>(most) / largest_of(stored));
       write_scalar(scales_, static_cast<double>(scale), 2 * block + static_cast<std::uint64_t>(moment));
-      for (std::uint64_t i = first; i < end; ++i) x[i] = scale > 0.0F ? x[i] / static_cast<T>(scale) : T{0};
+      for (std::uint64_t i = first; i < end; ++i) {
+        x[i] = scale > 0.0F ? stored_of_moment(stored, moment == 1, x[i] / static_cast<T>(scale)) : T{0};
+      }
     });
   }
 
  private:
   /// `at` is the beginning of a block.
   template <class Visit>
-  static void for_each_block(std::uint64_t at, std::uint64_t n, Visit&& visit) {
-    for (std::uint64_t first = 0; first < n; first += moment_block) {
-      visit((at + first) / moment_block, first, std::min(n, first + moment_block));
+  void for_each_block(std::uint64_t at, std::uint64_t n, Visit&& visit) const {
+    for (std::uint64_t first = 0; first < n; first += block_) {
+      visit((at + first) / block_, first, std::min(n, first + block_));
     }
   }
   const Operand& scales_;
+  std::uint64_t block_;
 };
 
 }  // namespace orrery::cpu

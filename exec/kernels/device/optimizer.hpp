@@ -5,6 +5,7 @@
 
 #include "core/program/moment_scales.hpp"
 #include "exec/kernels/device/launcher.hpp"
+#include "exec/kernels/dynamic_map.hpp"
 
 /// The global norm, the clip factor, and updates of weights.
 namespace orrery::device {
@@ -213,21 +214,22 @@ template <class T>
 struct ScaledAdamUpdate {
   AdamUpdate<T> adam;
   Elements scales;
+  std::uint64_t size;  ///< of a block
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
     if (adam.u.skips()) return;
     const AdamStep<T> one = *adam.at_step;
-    const std::uint64_t first = row * moment_block;
-    const std::uint64_t count = adam.u.count - first < moment_block ? adam.u.count - first : moment_block;
-    T* moments = b.template shared<T>();  // [2][moment_block]
+    const std::uint64_t first = row * size;
+    const std::uint64_t count = adam.u.count - first < size ? adam.u.count - first : size;
+    T* moments = b.template shared<T>();  // [2][size]
     const T scale[2] = {scales.load<T>(2 * row), scales.load<T>(2 * row + 1)};
     T most[2] = {T{0}, T{0}};
     for (std::uint64_t i = b.thread(); i < count; i += b.threads()) {
-      T m = adam.u.moments[0].template load<T>(first + i) * scale[0];
-      T v = adam.u.moments[1].template load<T>(first + i) * scale[1];
+      T m = load(0, first + i) * scale[0];
+      T v = load(1, first + i) * scale[1];
       one.take(adam.u, first + i, m, v);
       moments[i] = m;
-      moments[moment_block + i] = v;
+      moments[size + i] = v;
       const T magnitude = m < T{0} ? -m : m;
       most[0] = most[0] < magnitude ? magnitude : most[0];
       most[1] = most[1] < v ? v : most[1];
@@ -237,8 +239,22 @@ struct ScaledAdamUpdate {
       const auto now = static_cast<float>(static_cast<double>(b.largest(most[j])) / largest_of(stored.dtype));
       if (b.thread() == 0) scales.store(2 * row + j, now);
       for (std::uint64_t i = b.thread(); i < count; i += b.threads()) {
-        stored.store(first + i, now > 0.0F ? moments[j * moment_block + i] / static_cast<T>(now) : T{0});
+        store(j, first + i, now > 0.0F ? moments[j * size + i] / static_cast<T>(now) : T{0});
       }
+    }
+  }
+
+ private:
+  [[nodiscard]] ORRERY_ON_DEVICE T load(std::uint32_t moment, std::uint64_t i) const {
+    const Elements& stored = adam.u.moments[moment];
+    return moment_of_stored(stored.dtype, moment == 1, stored.template load<T>(i));
+  }
+  ORRERY_ON_DEVICE void store(std::uint32_t moment, std::uint64_t i, T over_scale) const {
+    const Elements& stored = adam.u.moments[moment];
+    if (stored.dtype == DType::u8) {
+      stored.bytes()[i] = dynamic_code(static_cast<double>(over_scale), moment == 1);
+    } else {
+      stored.store(i, over_scale);
     }
   }
 };
@@ -287,8 +303,9 @@ bool run_optimizer(Launcher& l, const Kernel& k, const NamedOperands& o, const K
                                decay, one});
       const AdamUpdate<T> adam{operands, one};
       if (k.options.scaled) {
-        for_each_row(l, (o[N::gradient].count + moment_block - 1) / moment_block,
-                     ScaledAdamUpdate<T>{adam, x(N::scales)}, moment_block, 2 * moment_block * sizeof(T));
+        const std::uint64_t block = moment_block(o[N::m].dtype);
+        for_each_row(l, (o[N::gradient].count + block - 1) / block, ScaledAdamUpdate<T>{adam, x(N::scales), block},
+                     static_cast<std::uint32_t>(block), 2 * block * sizeof(T));
       } else {
         long_vector(o[N::gradient].count, adam);
       }

@@ -263,7 +263,7 @@ TEST_CASE("workload.moment-dtype: moments in a type that they cannot have, or no
         R"(w.toml:4:16: error: optimizer moments cannot be kept in this type [workload.moment-dtype]
     4 | moment_dtype = "f16"
       |                ^
-  With weights in bf16 they must be f32, bf16 or f8.
+  With weights in bf16 they must be f32, bf16, f8 or u8.
 )");
   CHECK(workload_error(with(good_workload, "batch = 8", "batch = 8\nprecision = \"fp64\"\nmoment_dtype = \"bf16\"")) ==
         R"(w.toml:5:16: error: optimizer moments cannot be kept in this type [workload.moment-dtype]
@@ -298,6 +298,17 @@ TEST_CASE("workload.moment-dtype: moments in f8 of another optimizer than Adam",
     4 | moment_dtype = "f8"
       |                ^
   Its first moment is f8 and its second f16, with scales.
+  Set moment_dtype to bf16, or use adam.
+)");
+}
+
+TEST_CASE("workload.moment-dtype: moments in codes of a byte of another optimizer than Adam", "[error]") {
+  CHECK(workload_error(
+            with(good_workload, "batch = 8", "batch = 8\nmoment_dtype = \"u8\"\noptimizer = { kind = \"lars\" }")) ==
+        R"(w.toml:4:16: error: only Adam can keep its moments in u8 [workload.moment-dtype]
+    4 | moment_dtype = "u8"
+      |                ^
+  Both moments are codes of a byte, with scales.
   Set moment_dtype to bf16, or use adam.
 )");
 }

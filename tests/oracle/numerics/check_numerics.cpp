@@ -389,12 +389,12 @@ class Check {
     // f16.
     const bool scaled = has_scaled_moments(w);
     const double kept = moment_dtype(w) == DType::bf16 ? 0x1p-7 : scaled ? 0x1p-3 : bound;
-    if (optimizer_moments(w) >= 1) {
-      state_.moment1 = gathered(event, "moment1");
+    if (optimizer_moments(w) >= 1) state_.moment1 = gathered(event, "moment1");
+    if (optimizer_moments(w) >= 2) state_.moment2 = gathered(event, "moment2");
+    if (moment_dtype(w) == DType::u8) {
+      near_codes(gradients, before, bound);
+    } else {
       near("moment1", state_.moment1, expected.moment1, before.moment1, kept);
-    }
-    if (optimizer_moments(w) >= 2) {
-      state_.moment2 = gathered(event, "moment2");
       near("moment2", state_.moment2, expected.moment2, before.moment2, scaled ? 0x1p-10 : kept);
     }
     if (update.skipped) {
@@ -422,6 +422,45 @@ class Check {
       const double error = d == 0.0 ? 0.0 : d / size;
       result_.update_error = std::max(result_.update_error, error);
       if (error > bound) fail(fmt::format("{} {} after the update: error {:.3g}", what, name, error));
+    }
+  }
+
+  /// Moments in codes are off by at most half a part of the map. Blocks of a Program may hold other parameters of the
+  /// module, so a block's scale is at most the module's largest.
+  void near_codes(const ParameterSet& gradients, const TrainingState& before, double bound) {
+    Workload wide = run_.workload;
+    wide.moment_dtype = wide_dtype(wide);
+    TrainingState exact = before;
+    if (apply_update(run_.model, wide, gradients, exact).skipped) return;
+    codes_of("moment1", state_.moment1, exact.moment1, before.moment1, false, bound);
+    codes_of("moment2", state_.moment2, exact.moment2, before.moment2, true, bound);
+  }
+  void codes_of(const char* what, const ParameterSet& is, const ParameterSet& exact, const ParameterSet& before,
+                bool squares, double bound) {
+    const auto module_of = [](const std::string& name) {
+      return name.starts_with("layers.") ? name.substr(0, name.find('.', 7)) : std::string();
+    };
+    std::map<std::string, double> most;
+    for (const auto& [name, tensor] : exact) {
+      double& m = most[module_of(name)];
+      m = std::max(m, largest(tensor));
+    }
+    for (const auto& [name, tensor] : exact) {
+      const double scale = most.at(module_of(name));
+      const double margin = bound * std::max(largest(tensor), largest(before.at(name)));
+      std::size_t off = 0;
+      for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+        const double x = tensor.values[i];
+        // The decade of a number twice as large, so that its neighbour across a border counts.
+        int decade = 6;
+        while (decade > 0 && 2.0 * std::abs(x) <= scale * std::pow(10.0, decade - 7)) --decade;
+        const double part = 0.45 / std::pow(2.0, decade + (squares ? 1 : 0));
+        // With a smaller scale it may be at the lower end of the next decade, of twice as many parts.
+        const double half =
+            std::max(scale * std::pow(10.0, decade - 6) * part, decade < 6 ? 20.0 * std::abs(x) * part / 2.0 : 0.0);
+        off += std::abs(is.at(name).values[i] - x) <= 1.000001 * half + margin ? 0 : 1;
+      }
+      if (off > 0) fail(fmt::format("{} {} after the update: {} are not the nearest code", what, name, off));
     }
   }
 

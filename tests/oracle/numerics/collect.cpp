@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,6 +10,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/program/flat_parts.hpp"
+#include "exec/train/dynamic_codes.hpp"
 #include "tests/oracle/numerics/few_bits.hpp"
 #include "tests/support/shares.hpp"
 
@@ -117,27 +119,40 @@ class Scales {
       : parts_(flat_parts(program.parameter_tables[*moments.parameters], program.mesh, moments.flat_split)) {
     if (what != "moment1" && what != "moment2") return;
     second_ = what == "moment2";
+    if (moments.dtype == DType::u8) {
+      block_ = 256;
+      codes_ = dynamic_values(second_);
+    }
     std::string name = moments.name;
     name.replace(name.find(what), what.size(), "scales");
     for (std::uint32_t id = 0; id < program.buffers.size(); ++id) {
       if (program.buffers[id].name == name) memory_ = buffers.find(rank, {BufferId{id}, layer, 0});
     }
   }
-  /// The scale of the element at `at` of the moments; every segment has blocks of its own.
+  /// What the number at `at` of the moments means; every segment has blocks of its own.
+  [[nodiscard]] double value(double stored, std::uint64_t at) const {
+    if (codes_.empty()) return stored * of(at);
+    // Codes count from the place of 0.
+    const auto zero = std::lower_bound(codes_.begin(), codes_.end(), 0.0) - codes_.begin();
+    return codes_[(static_cast<std::size_t>(zero) + static_cast<std::size_t>(stored)) % 256] * of(at);
+  }
+
+ private:
   [[nodiscard]] double of(std::uint64_t at) const {
     if (memory_.empty()) return 1.0;
     std::uint64_t block = 0;
     for (const FlatPart& p : parts_) {
       if (at < p.first + p.count) {
-        return element_at(memory_.data(), DType::f32, 2 * (block + (at - p.first) / 128) + second_);
+        return element_at(memory_.data(), DType::f32, 2 * (block + (at - p.first) / block_) + second_);
       }
-      block += (p.count + 127) / 128;
+      block += (p.count + block_ - 1) / block_;
     }
     return 0.0;
   }
 
- private:
   std::vector<FlatPart> parts_;
+  std::uint64_t block_ = 128;
+  std::vector<double> codes_;  ///< of moments in u8: their values in order
   std::span<const std::byte> memory_;
   std::uint64_t second_ = 0;
 };
@@ -265,7 +280,7 @@ ParameterSet collect(const Program& program, const RunBuffers& buffers, const st
           for (std::uint64_t i = 0; i < count; ++i) {
             const auto at = holding.of(slice.offset + i);
             if (!at) continue;
-            const double value = element_at(memory.data(), buffer.dtype, *at) * scales.of(*at);
+            const double value = scales.value(element_at(memory.data(), buffer.dtype, *at), *at);
             const auto place = place_of(slice.shard, box, i);
             if (!place) {
               if (value != 0.0) ++a.bad_padding;

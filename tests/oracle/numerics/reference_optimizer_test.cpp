@@ -265,6 +265,29 @@ TEST_CASE("moments in f8 are multiples of their block's scale", "[oracle][train]
   CHECK(state.moment2.at("embedding.word.weight").values[2] == Approx(0.05 * 17.3 * 17.3).epsilon(0x1p-11));
 }
 
+// The gradients of three neighbours are 100, 30 and -0.2, so m is 10, 3 and -0.02, and its scale 10. In the highest
+// decade 64 parts of 0.9 / 64 begin at 0.1: 0.3 lies in part 14, whose middle is 0.1 + 0.9 * 29 / 128. Part 1
+// of 16 from 1e-3 on holds 0.002: its middle is 1e-2 (0.1 + 0.9 * 3 / 32). v is 500, 45 and 0.002, over its scale 1,
+// 0.09 and 4e-6: part 56 of 64 from 0.01 on, and part 1 of 4 from 1e-6 on, whose middle is 1e-5 (0.1 + 0.9 * 3 / 8).
+TEST_CASE("moments in codes of a byte are values of the map times the block's largest", "[oracle][train]") {
+  Workload w = workload();
+  w.precision = Precision::fp32;
+  w.moment_dtype = DType::u8;
+  TrainingState state = initial_state(model(), w);
+  ParameterSet gradients = one_gradient(state, 100.0);
+  gradients.at("embedding.word.weight").values[1] = 30.0;
+  gradients.at("embedding.word.weight").values[2] = -0.2;
+  apply_update(model(), w, gradients, state);
+  const std::vector<double>& m = state.moment1.at("embedding.word.weight").values;
+  const std::vector<double>& v = state.moment2.at("embedding.word.weight").values;
+  CHECK(m[0] == Approx(10.0).epsilon(1e-7));
+  CHECK(m[1] == Approx(10.0 * (0.1 + 0.9 * 29 / 128)).epsilon(1e-7));
+  CHECK(m[2] == Approx(-10.0 * 1e-2 * (0.1 + 0.9 * 3 / 32)).epsilon(1e-7));
+  CHECK(v[0] == Approx(500.0).epsilon(1e-7));
+  CHECK(v[1] == Approx(500.0 * 1e-1 * (0.1 + 0.9 * 113 / 128)).epsilon(1e-7));
+  CHECK(v[2] == Approx(500.0 * 1e-5 * (0.1 + 0.9 * 3 / 8)).epsilon(1e-7));
+}
+
 // Gradients 0, decay 0.5, rate 0.1: matrices shrink by 5 %, norm weights (1) and biases (0) stay.
 TEST_CASE("Weight decay shrinks matrices and leaves norms and biases", "[oracle][train]") {
   Workload w = workload();

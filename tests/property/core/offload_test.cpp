@@ -45,15 +45,17 @@ struct OnHost {
   std::uint64_t all = 0, largest = 0;
   std::uint64_t states = 0, most_states = 0;
 };
-/// Bytes of one module's part: masters, moments, and where these have scales two f32 for every 128 of a segment's part;
-/// Adafactor's statistics are whole.
+/// Bytes of one module's part: masters, moments, and where these have scales two f32 for every 128 of a segment's part,
+/// or every 256 of moments in codes; Adafactor's statistics are whole.
 std::uint64_t state_bytes(const Workload& w, const ParameterTable& t, const Mesh& mesh, bool zero) {
   std::uint64_t each = has_master_weights(w) ? size_of(state_dtype(w)) : 0;
-  each += has_scaled_moments(w) ? 3 : static_cast<std::uint64_t>(optimizer_moments(w)) * size_of(moment_dtype(w));
+  const bool codes = moment_dtype(w) == DType::u8;
+  each +=
+      has_scaled_moments(w) && !codes ? 3 : static_cast<std::uint64_t>(optimizer_moments(w)) * size_of(moment_dtype(w));
   std::uint64_t bytes = test::share_of(mesh, t, zero) * each;
   for (const ParameterSegment& s : t.segments) {
     const std::uint64_t count = zero ? s.count / test::shares(mesh, t, s) : s.count;
-    if (has_scaled_moments(w)) bytes += 8 * ((count + 127) / 128);
+    if (has_scaled_moments(w)) bytes += 8 * (codes ? (count + 255) / 256 : (count + 127) / 128);
     if (has_factored_moments(w)) bytes += factored(t, s, mesh).count * size_of(wide_dtype(w));
   }
   return bytes;

@@ -95,22 +95,23 @@ TEST_CASE("parameters of a Program equal the closed form", "[property][totals]")
 
 namespace {
 
-/// Bytes of a parameter's moments: one and two where the first is f8.
+/// Bytes of a parameter's moments: one and two where the first is f8, one each of codes.
 std::uint64_t moment_bytes(const Workload& w) {
-  return has_scaled_moments(w) ? 3 : static_cast<std::uint64_t>(optimizer_moments(w)) * size_of(moment_dtype(w));
+  return moment_dtype(w) == DType::f8 ? 3 : static_cast<std::uint64_t>(optimizer_moments(w)) * size_of(moment_dtype(w));
 }
 
-/// Scales add two f32 for every 128 of a segment's part.
+/// Scales add two f32 for every 128 of a segment's part, or every 256 of codes.
 std::uint64_t scale_bytes(const Symbols& x, const Program& program, std::uint32_t stage) {
   std::uint64_t bytes = 0;
   if (!has_scaled_moments(x.workload)) return bytes;
+  const std::uint64_t block = moment_dtype(x.workload) == DType::u8 ? 256 : 128;
   for (const ParameterTable& t : program.parameter_tables) {
     const std::uint64_t times = t.module == "embedding" ? (x.first(stage) ? 1U : 0U)
                                 : t.module == "head"    ? (x.last(stage) ? 1U : 0U)
                                                         : x.layers_of(stage);
     for (const ParameterSegment& s : t.segments) {
       const std::uint64_t part = s.count / (x.zero ? x.shares : 1);
-      bytes += times * 8 * ((part + 127) / 128);
+      bytes += times * 8 * ((part + block - 1) / block);
     }
   }
   return bytes;

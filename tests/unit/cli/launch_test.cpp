@@ -157,24 +157,24 @@ TEST_CASE("what a plan cannot say is refused, and --nearest takes the nearest", 
   const TemporaryFolder folder;
   const std::string file = folder.file("a.yaml"), plan = folder.file("plan.toml");
   std::string text = launch_examples[5].text;
-  text.replace(text.find("adamw_torch"), 11, "paged_adamw_8bit");
+  text.replace(text.find("adamw_torch"), 11, "adamw_torch_4bit");
   write(file, text);
   const Ran ran = orrery_run("import " + file + " --gpus 8 -o " + plan);
   CHECK(ran.status == 1);
-  CHECK(ran.out.find("not expressible in a plan:\n  line 9: optimizer paged_adamw_8bit: ") != std::string::npos);
+  CHECK(ran.out.find("not expressible in a plan:\n  line 9: optimizer adamw_torch_4bit: ") != std::string::npos);
   CHECK(ran.out.ends_with("No plan is written. --nearest takes the nearest plan.\n"));
   CHECK(!std::filesystem::exists(plan));
   // A pipe gets a plan or nothing; the reason is on standard error.
   const Ran piped = orrery_run("import " + file + " --gpus 8 -o -");
   CHECK(piped.status == 1);
   CHECK(piped.out.empty());
-  CHECK(piped.err.find("line 9: optimizer paged_adamw_8bit: ") != std::string::npos);
+  CHECK(piped.err.find("line 9: optimizer adamw_torch_4bit: ") != std::string::npos);
   const Ran as_json = orrery_run("import " + file + " --gpus 8 --json");
   CHECK(as_json.status == 1);
   CHECK(json::parse(as_json.out)["not_expressible"][0]["line"] == 9);
   CHECK(json::parse(as_json.out)["written"] == false);
   good("import " + file + " --gpus 8 --nearest -o " + plan);
-  CHECK(contents(plan).find("moment_dtype = \"f8\"\n") != std::string::npos);
+  CHECK(contents(plan).find("moment_dtype = \"u8\"\n") != std::string::npos);
   good("estimate " + file + " --gpus 8 --nearest --cluster dgx-h100");
 }
 

@@ -212,6 +212,7 @@ TEST_CASE("a GPU's Adam with scaled moments is the host's", "[gpu-bodies]") {
     k.options.decay = true;
     k.options.master = true;
     k.options.scaled = true;
+    k.depth = 128;
     const Memories m{gradient,
                      Memory::of(DType::f64, {7}),
                      Memory::of(DType::f64, {0.7, skip}),
@@ -222,5 +223,43 @@ TEST_CASE("a GPU's Adam with scaled moments is the host's", "[gpu-bodies]") {
                      scales};
     // On a GPU a tie may round the other way: a step of E4M3 below 448 is 32.
     compare({k, m, {}, w}, test::gpu_under_test() != nullptr ? 0.08 : bound(DType::f32));
+  }
+}
+
+// Both moments are codes of a byte in blocks of 256; the last has 61.
+TEST_CASE("a GPU's Adam with moments in codes is the host's", "[gpu-bodies]") {
+  const DType s = GENERATE(DType::f64, DType::f32);
+  const std::uint64_t n = 3 * 256 + 61, blocks = 4;
+  Workload w;
+  w.optimizer.weight_decay = 0.1;
+  Memory first(DType::u8, n), second(DType::u8, n);
+  for (std::uint64_t i = 0; i < n; ++i) {
+    first.set(i, static_cast<double>(i * 37 % 256));
+    second.set(i, static_cast<double>(i * 91 % 256));
+  }
+  const Memory scales = positive(DType::f32, 2 * blocks, 6);
+  // A block without gradients and moments gets the scale 0.
+  Memory gradient = values(s, n, 1);
+  for (std::uint64_t i = 256; i < 512; ++i) {
+    gradient.set(i, 0.0);
+    first.set(i, 0.0);
+    second.set(i, 0.0);
+  }
+  for (const double skip : {0.0, 1.0}) {
+    Kernel k = kernel(KernelKind::adam_update, s, 0, 0, 256);
+    k.options.factor = true;
+    k.options.decay = true;
+    k.options.master = true;
+    k.options.scaled = true;
+    const Memories m{gradient,
+                     Memory::of(DType::f64, {7}),
+                     Memory::of(DType::f64, {0.7, skip}),
+                     values(DType::bf16, n, 2),
+                     values(s, n, 2),
+                     first,
+                     second,
+                     scales};
+    // On a GPU a number between two values may have the other's code, the next one.
+    compare({k, m, {}, w}, test::gpu_under_test() != nullptr ? 0.005 : bound(DType::f32));
   }
 }

@@ -143,6 +143,7 @@ TEST_CASE("moments in f8 and f16 are multiples of their block's scale", "[kernel
     run(k, {g.operand(), steps.operand(), plain.operand(true), exact_m.operand(true), exact_v.operand(true)},
         context_of(w));
     k.options.scaled = true;
+    k.depth = 128;
     run(k, {g.operand(), steps.operand(), weight.operand(true), m.operand(true), v.operand(true), scales.operand(true)},
         context_of(w));
     CHECK(weight == plain);

@@ -172,6 +172,18 @@ TEST_CASE("activations off the device beside adapters have the nearest, none off
   CHECK(l.run->run.plan.offload_activations == 0U);
 }
 
+// The check speaks of [workload.adapters] as a whole; the first key that sets something of it is lora_r.
+TEST_CASE("adapters of a model that takes none are diagnosed where the file asks for them", "[framework][axolotl]") {
+  const Launched l = read(
+      "base_model: mixtral-8x7b\nsequence_len: 2048\nadapter: lora\nlora_r: 8\nlora_target_modules: [q_proj, "
+      "v_proj]\n");
+  INFO(render(l.diagnostics));
+  CHECK_FALSE(l.run);
+  REQUIRE(l.diagnostics.size() == 1);
+  CHECK(l.diagnostics.list()[0].code == "plan.adapters-model");
+  CHECK(l.diagnostics.list()[0].position.line == 4);
+}
+
 TEST_CASE("axolotl's adapters are read, and what plans do not have of them is refused with the nearest",
           "[framework][axolotl]") {
   const Launched l = read(
@@ -221,7 +233,7 @@ TEST_CASE("Liger's loss is a loss in chunks", "[framework][axolotl]") {
   CHECK(l.run->run.plan.loss_chunks == 32);
 }
 
-TEST_CASE("A loss without whole logits and moments in 8 bits are refused with the nearest", "[framework][axolotl]") {
+TEST_CASE("A loss without whole logits is refused with the nearest", "[framework][axolotl]") {
   const Launched l = read(fsdp +
                           "plugins:\n  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n"
                           "  - axolotl.integrations.liger.LigerPlugin\nliger_rms_norm: true\n");
@@ -230,10 +242,36 @@ TEST_CASE("A loss without whole logits and moments in 8 bits are refused with th
   CHECK(l.refuses("plugins"));
   CHECK(l.run->run.plan.loss_chunks == 16);
   CHECK(l.said("liger_rms_norm", LaunchNote::Kind::without_effect));
-  const Launched eight = read("base_model: llama-3-8b\nsequence_len: 2048\noptimizer: adamw_bnb_8bit\n");
-  REQUIRE(eight.run);
-  CHECK(eight.refuses("optimizer"));
-  CHECK(eight.run->run.workload.moment_dtype == DType::f8);
+}
+
+// bitsandbytes' and torchao's Adam of 8 bits have a code of a byte for each moment; pages stay where there is room.
+TEST_CASE("Adam in 8 bits has moments in codes of a byte, in pages or not", "[framework][axolotl]") {
+  struct Case {
+    const char* name;
+    DType moments;
+    bool refused, paged;
+  };
+  for (const Case& c :
+       {Case{"adamw_bnb_8bit", DType::u8, false, false}, Case{"adamw_8bit", DType::u8, false, false},
+        Case{"adamw_torch_8bit", DType::u8, false, false}, Case{"ao_adamw_8bit", DType::u8, false, false},
+        Case{"paged_adamw_8bit", DType::u8, false, true}, Case{"paged_adamw_32bit", DType::f32, false, true},
+        Case{"ao_adamw_fp8", DType::u8, true, false}, Case{"ao_adamw_4bit", DType::u8, true, false}}) {
+    const Launched l = read("base_model: llama-3-8b\nsequence_len: 2048\noptimizer: " + std::string(c.name) + "\n");
+    CAPTURE(c.name, render(l.diagnostics));
+    REQUIRE(l.run);
+    CHECK(moment_dtype(l.run->run.workload) == c.moments);
+    CHECK(l.refuses("optimizer") == c.refused);
+    const auto notes = [&](std::string_view part) {
+      return std::any_of(l.run->notes.begin(), l.run->notes.end(), [&](const LaunchNote& n) {
+        return n.key == "optimizer" && n.says.find(part) != std::string::npos;
+      });
+    };
+    CHECK(notes("pages of moments, which stay on the device unless it is full") == c.paged);
+    // The Trainer keeps the embedding's moments in 32 bits with bitsandbytes, not with torchao.
+    const std::string_view name = c.name;
+    const bool bitsandbytes = name == "adamw_bnb_8bit" || name == "adamw_8bit" || name == "paged_adamw_8bit";
+    CHECK(notes("6 bytes more of each") == bitsandbytes);
+  }
 }
 
 TEST_CASE("A published model that is no decoder of text is named as what it is", "[framework][axolotl]") {

@@ -147,6 +147,10 @@ TEST_CASE("Optimizers that plans do not have keep the nearest, Adam", "[framewor
     CHECK(l.run->has(LaunchNote::Kind::not_expressible));
     CHECK(l.run->run.workload.optimizer.kind == OptimizerKind::adam);
   }
+  const Launched eight = read(base + "optim: paged_adamw_8bit\n");
+  REQUIRE(eight.run);
+  CHECK_FALSE(eight.run->has(LaunchNote::Kind::not_expressible));
+  CHECK(eight.run->run.workload.moment_dtype == DType::u8);
   const Launched unknown = read(base + "optim: adamm\n");
   CHECK_FALSE(unknown.run);
 }

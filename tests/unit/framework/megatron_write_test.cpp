@@ -222,6 +222,12 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[framework][m
         "error: Megatron-LM keeps narrow or offloaded states with Adam's distributed optimizer alone "
         "[export.optimizer]\n"
         "  Use adam and zero_stage 1, or leave out moment_dtype and offload_states.\n");
+  PlannedRun codes = run();
+  codes.workload.moment_dtype = DType::u8;
+  codes.plan.zero_stage = 1;
+  CHECK(refusal(codes) ==
+        "error: Megatron-LM has no moments in codes of a byte [export.optimizer]\n"
+        "  Set moment_dtype to f8, or leave it out.\n");
   PlannedRun sharded = run();
   sharded.plan.zero_stage = 3;  // with a pipeline
   CHECK(refusal(sharded).find("Megatron-FSDP gathers whole layers ahead") != std::string::npos);

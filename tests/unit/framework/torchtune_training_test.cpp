@@ -16,11 +16,12 @@ TEST_CASE("Optimizers keep the moments that their libraries say", "[framework][t
   for (const Case& c :
        {Case{"torch.optim.Adam", O::adam, DType::bf16, false}, Case{"torch.optim.SGD", O::sgd, DType::bf16, false},
         Case{"bitsandbytes.optim.AdamW", O::adam, DType::f32, false},
-        Case{"bitsandbytes.optim.AdamW8bit", O::adam, DType::f8, true},
-        Case{"bitsandbytes.optim.PagedAdamW", O::adam, DType::f32, true},
-        Case{"bitsandbytes.optim.PagedAdamW8bit", O::adam, DType::f8, true},
-        Case{"torchao.prototype.low_bit_optim.AdamW8bit", O::adam, DType::f8, true},
-        Case{"torchao.optim.AdamW4bit", O::adam, DType::f8, true},
+        Case{"bitsandbytes.optim.AdamW8bit", O::adam, DType::u8, false},
+        Case{"bitsandbytes.optim.PagedAdamW", O::adam, DType::f32, false},
+        Case{"bitsandbytes.optim.PagedAdamW8bit", O::adam, DType::u8, false},
+        Case{"torchao.prototype.low_bit_optim.AdamW8bit", O::adam, DType::u8, false},
+        Case{"torchao.optim.AdamWFp8", O::adam, DType::u8, true},
+        Case{"torchao.optim.AdamW4bit", O::adam, DType::u8, true},
         Case{"torch.optim.RMSprop", O::adam, DType::bf16, true}}) {
     const Launched l = read(full + rest + "optimizer: {_component_: " + c.component + ", lr: 1e-4}\n");
     CAPTURE(c.component, render(l.diagnostics));

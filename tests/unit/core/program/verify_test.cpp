@@ -492,3 +492,32 @@ TEST_CASE("what reuses memory is as large as what it reuses", "[verify]") {
   p.buffers[1].reuses = BufferId{9};
   CHECK(verify(p)[0].message == "buffer g: there is no buffer 9");
 }
+
+TEST_CASE("moments with scales are codes in blocks of 256, or f8 and f16 in blocks of 128", "[verify]") {
+  const std::string steps = "buffer steps scalar stage f64 1\n";
+  const std::string sgd =
+      "compute sgd_update optimizer f32 rows=1 columns=32 decay (read gradients, read steps, accumulate weights)";
+  const auto found = [&](const std::string& first, const std::string& second, const std::string& depth) {
+    const std::string moments = "buffer moment1 moment layer " + first + " 32\nbuffer moment2 moment layer " + second +
+                                " 32\nbuffer scales moment layer f32 2\n";
+    std::string all;
+    for (const Violation& v :
+         after({{steps, moments + steps},
+                {"  2: alloc gradients\n  3: alloc steps\n  4:",
+                 "  2: alloc gradients\n  3: alloc steps\n  4: alloc moment1\n  5: alloc moment2\n  6: alloc scales\n"
+                 "  7: compute fill setup f32 rows=1 columns=32 (write moment1)\n"
+                 "  8: compute fill setup f32 rows=1 columns=32 (write moment2)\n"
+                 "  9: compute fill setup f32 rows=1 columns=2 (write scales)\n  10:"},
+                {sgd, "compute adam_update optimizer f32 rows=1 columns=32 depth=" + depth +
+                          " scaled decay (read gradients, read steps, accumulate weights, accumulate moment1, "
+                          "accumulate moment2, accumulate scales)"}})) {
+      all += v.message + "\n";
+    }
+    return all;
+  };
+  CHECK(found("u8", "u8", "256").empty());
+  CHECK(found("f8", "f16", "128").empty());
+  CHECK(found("u8", "u8", "128").starts_with("256 moments in u8 share a scale, not 128 (block update, op 1"));
+  CHECK(found("f8", "f16", "256").starts_with("128 moments in f8 share a scale, not 256 (block update, op 1"));
+  CHECK(found("u8", "f16", "256").starts_with("moments in u8 and f16 have no scales (block update, op 1"));
+}

@@ -95,6 +95,10 @@ TEST_CASE("optimizers take the published bytes of a parameter", "[unit][record]"
       {"bf16 alone, LARS, 6", pure(trained_with(O::lars, P::bf16)), {2, 2, 2}},
       {"bf16 alone, SGD, 4", pure(plain), {2, 2, 0}},
       {"8 and 16 bit moments", trained_with(O::adam, P::fp8, DType::bf16, DType::f8), {2, 2, 4 + 3 + 8.0 / 128}},
+      {"codes of a byte", trained_with(O::adam, P::bf16, DType::bf16, DType::u8), {2, 2, 4 + 2 + 8.0 / 256}},
+      {"codes of a byte, no masters",
+       pure(trained_with(O::adam, P::bf16, DType::bf16, DType::u8)),
+       {2, 2, 2 + 8.0 / 256}},
   };
   for (const Row& row : rows) {
     CAPTURE(row.name);

@@ -57,9 +57,10 @@ Workload random_workload(std::uint64_t seed) {
   if (w.optimizer.kind == OptimizerKind::lamb && bits() % 2 == 0) w.optimizer.trust_clip = 0.1 + unit();
   const bool narrow = optimizer_moments(w) > 0 && w.optimizer.kind != OptimizerKind::lamb;
   if (bits() % 2 == 0 && w.precision != Precision::fp64 && narrow) {
-    w.moment_dtype = w.optimizer.kind == OptimizerKind::adam && bits() % 2 == 0 ? DType::f8
-                     : bits() % 2 == 0                                          ? DType::bf16
-                                                                                : wide_dtype(w);
+    w.moment_dtype = w.optimizer.kind == OptimizerKind::adam && bits() % 2 == 0
+                         ? (bits() % 2 == 0 ? DType::f8 : DType::u8)
+                     : bits() % 2 == 0 ? DType::bf16
+                                       : wide_dtype(w);
   }
   if (bits() % 2 == 0) w.schedule = {ScheduleKind::cosine, bits() % 10, 11 + bits() % 10, unit()};
   if (bits() % 2 == 0) w.clip_norm = 0.1 + unit();
