@@ -12,7 +12,8 @@ Framework accelerate() {
       .title = "Accelerate (FSDP)",
       .software = "",
       .abilities =
-          "loss_chunks=1 expert_folding=none pipeline=1 schedule=1f1b chunks=1 expert=1 tensor=1d "
+          "loss_chunks=1 expert_folding=none expert_dispatch=all_to_all pipeline=1 schedule=1f1b chunks=1 expert=1 "
+          "tensor=1d "
           "sequence_parallel=off zero=0,3 "
           "context=all_gather,ring "
           "zigzag=on inner_ring=0 recompute=none,full recompute_layers=0 offload=off parameter_chunk=none "

@@ -11,7 +11,8 @@ Framework deepspeed() {
           .title = "DeepSpeed",
           .software = "",
           .abilities =
-              "loss_chunks=1 expert_folding=none pipeline=1 schedule=1f1b chunks=1 tensor=1d sequence_parallel=off "
+              "loss_chunks=1 expert_folding=none expert_dispatch=all_to_all pipeline=1 schedule=1f1b chunks=1 "
+              "tensor=1d sequence_parallel=off "
               "context=ulysses "
               "recompute=none,full "
               "recompute_layers=0 offload_parameters=none offload_activations=none,all activations_tier=host "
