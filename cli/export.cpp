@@ -34,16 +34,19 @@ class ExportVerb final : public Verb {
     declare_machine(c, flags_);
     declare_plan_sources(c, flags_);
     declare_output(c, flags_, "write the launch here; default: print it");
+    c.option("--slurm", slurm_, "also write a Slurm batch file here that starts the launch of -o on each node");
     c.examples(
         "  orrery export best.toml --to megatron -o train.sh\n"
         "  orrery export best.toml --to deepspeed -o ds_config.json\n"
+        "  orrery export best.toml --to torchtitan -o run.toml --slurm job.sh\n"
         "  orrery export train.sh --to torchtitan\n"
         "  orrery export best.toml --to sbatch -o job.sh  # the job runs best.toml");
   }
 
   int run() override {
-    keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output});
+    keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, slurm_});
     require_output(flags_);
+    if (slurm_) require_slurm();
     const LoadedPlan loaded = load_plan(plan_, flags_, cluster_, ClusterUse::replace);
     const LaunchWriting writing = target(loaded.run);
     Diagnostics d;
@@ -51,11 +54,15 @@ class ExportVerb final : public Verb {
         writing.write == nullptr ? sbatch_text(loaded.run, plan_file()) : writing.write(loaded.run, d);
     require_none(d);
     write_output(flags_, *text);
+    if (slurm_) {
+      write_file(*slurm_, slurm_job_text(loaded.run, writing, std::filesystem::absolute(*flags_.output)));
+    }
     if (prints_output(flags_)) return status_fine;
     if (flags_.json) {
       print_json({{"to", writing.name}, {"title", writing.title}, {"text", *text}});
     } else if (flags_.output) {
       print(fmt::format("wrote {}: {}\n", *flags_.output, writing.title));
+      if (slurm_) print(fmt::format("wrote {}: a Slurm batch file that starts it\n", *slurm_));
     } else {
       print(*text);
     }
@@ -65,6 +72,16 @@ class ExportVerb final : public Verb {
  private:
   /// Orrery's own launch is the plan file; a batch file runs that.
   static constexpr LaunchWriting sbatch{"sbatch", "a Slurm batch file for orrery run"};
+
+  void require_slurm() const {
+    if (target_ == sbatch.name) {
+      refuse("export.slurm", "--to sbatch writes a Slurm batch file already", {"Leave out --slurm."});
+    }
+    if (!flags_.output || prints_output(flags_)) {
+      refuse("export.slurm", "a batch file starts a launch file, and there is none", {"Write it with -o FILE."});
+    }
+    require_folder(*slurm_);
+  }
 
   /// Where it is. Refuses what is no plan file, for orrery run in the job reads one.
   [[nodiscard]] std::filesystem::path plan_file() const {
@@ -104,7 +121,7 @@ class ExportVerb final : public Verb {
 
   CommonFlags flags_;
   std::string plan_, target_;
-  std::optional<std::string> cluster_;
+  std::optional<std::string> cluster_, slurm_;
 };
 
 }  // namespace

@@ -126,6 +126,9 @@ void add_decisions(SideBySide& t, const Workload& workload, bool all) {
   if (t.any([](P p) { return p.plan.expert_folding != ExpertFolding::none; })) {
     t.row("experts folded", [](P p) { return std::string(name_of(p.plan.expert_folding)); });
   }
+  if (t.any([](P p) { return p.plan.expert_dispatch != ExpertDispatch::all_to_all; })) {
+    t.row("tokens to experts", [](P p) { return std::string(name_of(p.plan.expert_dispatch)); });
+  }
   t.row("microbatch",
         [&](P p) { return fmt::format("{} ({} of them)", p.plan.microbatch_size, microbatches(p.plan, workload)); });
   t.row("schedule", [](P p) {

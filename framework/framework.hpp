@@ -45,6 +45,10 @@ struct LaunchWriting {
   /// The launch file or command, complete; empty where the framework cannot say the plan, with a diagnostic for each
   /// reason (export.*). Requires a resolved plan that passes check().
   std::optional<std::string> (*write)(const PlannedRun&, Diagnostics&) = nullptr;
+  /// How a node of a Slurm job starts it: a command of a shell without single quotes. There LAUNCH is the file, TRAIN
+  /// the user's own script with its arguments, TORCHRUN torchrun with what it needs; NODES, GPUS (of a node),
+  /// NODE_RANK, MASTER_ADDR and MASTER_PORT are set.
+  std::string_view start = {};
 };
 
 /// One row: a framework.

@@ -45,6 +45,7 @@ std::string describe(const Plan& plan) {
   if (plan.expert_folding != ExpertFolding::none) {
     line += fmt::format(", experts folded over {}", name_of(plan.expert_folding));
   }
+  if (plan.expert_dispatch == ExpertDispatch::all_gather) line += ", tokens gathered for experts";
   if (plan.mesh.size(Axis::pipeline) > 1 || plan.chunks > 1 || plan.schedule != ScheduleName::one_f_one_b) {
     line += fmt::format(", {}{}, layers {}", name_of(plan.schedule),
                         plan.chunks > 1 ? fmt::format(" of {} chunks", plan.chunks) : "",

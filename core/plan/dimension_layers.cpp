@@ -104,6 +104,12 @@ std::vector<std::uint64_t> expert_foldings(const PlannedRun& run) {
   return out;
 }
 
+/// Whether several ranks share the experts, and tokens come to them.
+bool shares_experts(const PlannedRun& run) {
+  return run.model.mixture && run.plan.tensor == TensorAlgorithm::one_d &&
+         size(run.plan.mesh, expert_axes(run.plan)) > 1;
+}
+
 }  // namespace
 
 std::vector<Dimension> layer_dimensions() {
@@ -185,6 +191,19 @@ std::vector<Dimension> layer_dimensions() {
        .put = put_plan<&Plan::expert_folding>,
        .values = expert_foldings,
        .applies = folds_experts,
+       .said = Said::unless_default},
+      {.key = "plan.expert_dispatch",
+       .kind = choice,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Expert dispatch"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor",
+                                 "How tokens come to the ranks that hold their experts: each sends rows to each, or "
+                                 "all gather all tokens and scatter the sums of results."),
+       .names = expert_dispatch_names(),
+       .get = plan_value<&Plan::expert_dispatch>,
+       .put = put_plan<&Plan::expert_dispatch>,
+       .applies = shares_experts,
+       .outlived = [](const PlannedRun& before,
+                      const PlannedRun& after) { return shares_experts(before) && !shares_experts(after); },
        .said = Said::unless_default},
       {.key = "plan.recompute",
        .group = DimensionGroup::memory,

@@ -148,6 +148,7 @@ SearchLimits plainest_limits() {
            {"plan.recompute_layers", {0}},
            {"plan.loss_chunks", {1}},
            {"plan.expert_folding", {0}},
+           {"plan.expert_dispatch", {0}},
            {"plan.offload_states", {0}},
            {"plan.offload_parameters", {0}},
            {"plan.offload_activations", {0}}}};

@@ -31,6 +31,11 @@ class Check {
             {fmt::format("expert_folding is \"{}\"; {} is dense.", name_of(plan_.expert_folding), name()),
              "Leave out expert_folding."});
     }
+    if (plan_.expert_dispatch != ExpertDispatch::all_to_all) {
+      error("plan.expert_dispatch", "expert-dispatch-dense", "the model has no experts to bring tokens to",
+            {fmt::format("expert_dispatch is \"{}\"; {} is dense.", name_of(plan_.expert_dispatch), name()),
+             "Leave out expert_dispatch."});
+    }
     if (workload_.routing != Routing{}) {
       error("workload.routing", "routing-dense", "the workload routes tokens to experts, but the model has none",
             {fmt::format("{} is dense.", name()), "Leave out [workload.routing]."});
@@ -39,6 +44,7 @@ class Check {
 
   void mixture(const Mixture& m) {
     folding();
+    dispatch();
     axes(m);
     routing(m);
   }
@@ -65,6 +71,15 @@ class Check {
                          plan_.mesh.size(Axis::tensor), plan_.mesh.size(Axis::tensor), plan_.mesh.size(Axis::tensor)),
              "Set sequence_parallel to true, or leave tensor out of expert_folding."});
     }
+  }
+
+  void dispatch() {
+    if (plan_.expert_dispatch == ExpertDispatch::all_to_all || plan_.tensor == TensorAlgorithm::one_d) return;
+    error("plan.expert_dispatch", "expert-dispatch-grid", "a grid of ranks cannot gather all tokens for experts",
+          {fmt::format("tensor is \"{}\"; a row of ranks gathers features of tokens first, and tokens of other ranks "
+                       "are not gathered beside them.",
+                       name_of(plan_.tensor)),
+           "Set tensor to \"1d\", or leave out expert_dispatch."});
   }
 
   void axes(const Mixture& m) {

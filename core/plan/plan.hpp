@@ -64,6 +64,10 @@ enum class ExpertFolding : std::uint8_t { none, context, tensor, context_and_ten
   if (axis == Axis::context) return both || folding == ExpertFolding::context;
   return axis == Axis::tensor && (both || folding == ExpertFolding::tensor);
 }
+/// How tokens come to the ranks that hold their experts.
+///   all_to_all  each rank sends each other one the rows for its experts
+///   all_gather  every rank gets all tokens, takes those for its experts, and what experts give is summed and scattered
+enum class ExpertDispatch : std::uint8_t { all_to_all, all_gather };
 enum class Recompute : std::uint8_t { none, selective, full };
 /// Where offloaded data waits between uses: in host memory, or on disk, from which it passes through host memory.
 enum class OffloadTier : std::uint8_t { host, disk };
@@ -103,6 +107,7 @@ struct Plan {
   ContextAlgorithm context = ContextAlgorithm::all_gather;
   bool zigzag = false;  ///< all_gather and ring: each rank holds an early and a late chunk of the sequence
   ExpertFolding expert_folding = ExpertFolding::none;
+  ExpertDispatch expert_dispatch = ExpertDispatch::all_to_all;
   std::uint32_t inner_ring = 0;  ///< ring: members of an inner ring of a double ring; 0: one ring
   std::uint32_t chunks = 1;      ///< model chunks on each pipeline rank (virtual stages)
   ScheduleName schedule = ScheduleName::one_f_one_b;

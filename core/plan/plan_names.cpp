@@ -33,6 +33,11 @@ const std::vector<std::string_view>& expert_folding_names() {
   return names;
 }
 
+const std::vector<std::string_view>& expert_dispatch_names() {
+  static const std::vector<std::string_view> names = {"all_to_all", "all_gather"};
+  return names;
+}
+
 const std::vector<std::string_view>& recompute_names() {
   static const std::vector<std::string_view> names = {"none", "selective", "full"};
   return names;
@@ -57,6 +62,7 @@ std::string_view name_of(ScheduleName value) { return at(pipeline_schedule_names
 std::string_view name_of(ContextAlgorithm value) { return at(context_names(), value); }
 std::string_view name_of(TensorAlgorithm value) { return at(tensor_names(), value); }
 std::string_view name_of(ExpertFolding value) { return at(expert_folding_names(), value); }
+std::string_view name_of(ExpertDispatch value) { return at(expert_dispatch_names(), value); }
 std::string_view name_of(Recompute value) { return at(recompute_names(), value); }
 std::string_view name_of(OffloadTier value) { return at(offload_tier_names(), value); }
 std::string_view name_of(AttentionKernel value) { return at(attention_names(), value); }

@@ -13,6 +13,7 @@ namespace orrery {
 [[nodiscard]] std::string_view name_of(ContextAlgorithm);
 [[nodiscard]] std::string_view name_of(TensorAlgorithm);
 [[nodiscard]] std::string_view name_of(ExpertFolding);
+[[nodiscard]] std::string_view name_of(ExpertDispatch);
 [[nodiscard]] std::string_view name_of(Recompute);
 [[nodiscard]] std::string_view name_of(OffloadTier);
 [[nodiscard]] std::string_view name_of(AttentionKernel);
@@ -21,6 +22,7 @@ namespace orrery {
 [[nodiscard]] const std::vector<std::string_view>& context_names();
 [[nodiscard]] const std::vector<std::string_view>& tensor_names();
 [[nodiscard]] const std::vector<std::string_view>& expert_folding_names();
+[[nodiscard]] const std::vector<std::string_view>& expert_dispatch_names();
 [[nodiscard]] const std::vector<std::string_view>& recompute_names();
 [[nodiscard]] const std::vector<std::string_view>& offload_tier_names();
 [[nodiscard]] const std::vector<std::string_view>& attention_names();

@@ -17,6 +17,7 @@ bool takes_partial(const Kernel& k, std::uint32_t i) {
     case KernelKind::dispatch_backward: return i == 0 || (k.options.residual && i == 2);
     case KernelKind::combine_forward: return i == 0 || (k.options.residual && i == 3);
     case KernelKind::combine_backward: return i == 1;
+    case KernelKind::add_to: return true;
     case KernelKind::swap_blocks:
     case KernelKind::gate_forward: return i == 0;
     case KernelKind::gate_backward: return i == 1;
@@ -108,8 +109,16 @@ AxisBits made_partial(Regions& regions, const OpRun& run, const Kernel& k, std::
           out = static_cast<AxisBits>(out | regions.partial_of(run, view(run, j)));
         }
       }
+      // Ranks that gathered the same tokens have the rows of other experts.
+      const std::uint32_t rows = k.kind == KernelKind::combine_backward ? 1 : 0;
+      const auto &of_rows = p[view(run, rows).buffer].shard, &of_tokens = p[target.buffer].shard;
+      if (of_rows && of_tokens && (k.kind != KernelKind::combine_backward || i == 5)) {
+        out = static_cast<AxisBits>(out | (cuts(p, *of_rows, 0, 1) & ~cuts(p, *of_tokens, 0, 2)));
+      }
       return out;
     }
+    case KernelKind::add_to:
+      return static_cast<AxisBits>(regions.partial_of(run, view(run, 0)) | regions.partial_of(run, target));
     case KernelKind::swap_blocks:
     case KernelKind::gate_forward: return regions.partial_of(run, view(run, 0));
     case KernelKind::gate_backward: return i == 4 ? regions.partial_of(run, view(run, 1)) : AxisBits{0};

@@ -8,21 +8,10 @@
 
 #include "core/base/diagnostics.hpp"
 #include "exec/device/cuda_calls.hpp"
-#include "exec/device/host_device.hpp"
+#include "exec/device/stand_in.hpp"
 #include "exec/device/told_by_child.hpp"
 
 namespace orrery {
-namespace {
-
-const CudaCalls& stand_in_calls() {
-  static const CudaCalls calls = {CudaCalls::current, [](std::string&) { return stand_in_devices; },
-                                  [](int number) { return stand_in_module + (" " + std::to_string(number)); },
-                                  [](int) -> std::unique_ptr<Device> { return std::make_unique<HostDevice>(); }};
-  return calls;
-}
-
-}  // namespace
-
 const CudaCalls& load_cuda(const std::filesystem::path& module) {
   if (module == stand_in_module) return stand_in_calls();
   std::error_code ignored;

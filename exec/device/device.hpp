@@ -104,7 +104,7 @@ class Device {
   /// The device gives free multiprocessors to work of an urgent stream first: to messages, which others wait for.
   [[nodiscard]] virtual std::unique_ptr<DeviceStream> make_stream(bool urgent) = 0;
   /// Whether streams that are made from now on compute everything with our own kernels, also what a library that is
-  /// there has ready (attention): for comparisons. At first they do not.
+  /// there has ready (attention, matrix products): for comparisons. At first they do not.
   virtual void keep_to_own_kernels(bool) {}
   [[nodiscard]] virtual std::unique_ptr<DeviceEvent> make_event() = 0;
   [[nodiscard]] virtual std::unique_ptr<DeviceGraph> make_graph() = 0;

@@ -8,6 +8,7 @@
 #include "core/program/op_count.hpp"
 #include "core/record/live_memory.hpp"
 #include "core/record/traffic.hpp"
+#include "exec/kernels/gathered_routing.hpp"
 #include "exec/run/op_operands.hpp"
 #include "exec/run/op_text.hpp"
 #include "exec/run/tier_file.hpp"
@@ -338,7 +339,9 @@ void DeviceRunner::compute(Queue& q, const Compute& c) {
         if (rows[i] * bytes % 16 != 0) notes_.on_odd_rows({rows[i], bytes});
       }
     }
-    if (kernel.kind == KernelKind::route_choices && kernel.pass == Pass::forward) {  // what is recomputed was counted
+    // What is recomputed was counted.
+    if (kernel.kind == KernelKind::route_choices && kernel.pass == Pass::forward &&
+        reports_choices(kernel, program_.mesh, context.rank)) {
       context.routing_there = q.routing_there.sums(device_, *q.stream, context.layer, kernel.columns, kernel.depth);
     }
     q.stream->run(kernel, operands_, context);

@@ -12,7 +12,8 @@ Framework accelerate() {
       .title = "Accelerate (FSDP)",
       .software = "",
       .abilities =
-          "loss_chunks=1 expert_folding=none pipeline=1 schedule=1f1b chunks=1 expert=1 tensor=1d "
+          "loss_chunks=1 expert_folding=none expert_dispatch=all_to_all pipeline=1 schedule=1f1b chunks=1 expert=1 "
+          "tensor=1d "
           "sequence_parallel=off zero=0,3 "
           "context=all_gather,ring "
           "zigzag=on inner_ring=0 recompute=none,full recompute_layers=0 offload=off parameter_chunk=none "
@@ -28,7 +29,10 @@ Framework accelerate() {
       .formats = {{"accelerate-yaml", "an Accelerate configuration", LaunchSyntax::yaml, is_accelerate_yaml,
                    read_accelerate_yaml},
                   {"peft-json", "PEFT's adapter_config.json", LaunchSyntax::yaml, is_peft_json, read_peft_json}},
-      .writings = {{"accelerate", "an Accelerate configuration (YAML)", write_accelerate}}};
+      .writings = {{"accelerate", "an Accelerate configuration (YAML)", write_accelerate,
+                    "exec accelerate launch --config_file \"$LAUNCH\" --num_machines \"$NODES\" --num_processes "
+                    "$((NODES * GPUS)) --machine_rank \"$NODE_RANK\" --main_process_ip \"$MASTER_ADDR\" "
+                    "--main_process_port \"$MASTER_PORT\" $TRAIN"}}};
 }
 
 }  // namespace orrery

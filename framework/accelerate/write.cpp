@@ -15,6 +15,7 @@ void refuse(const PlannedRun& run, PlanRefusals& no) {
   const Plan& p = run.plan;
   no.one_d_tensor();
   no.no_folding();
+  no.sends_rows();
   no.no_placement();
   no.no_algorithm();
   no.whole_loss();

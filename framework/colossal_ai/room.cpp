@@ -10,7 +10,8 @@ Framework colossal_ai() {
           .title = "Colossal-AI",
           .software = "",
           .abilities =
-              "loss_chunks=1 expert_folding=none replica=1 tensor=1d zero=0,1,2 schedule=1f1b,interleaved,zb-v "
+              "loss_chunks=1 expert_folding=none expert_dispatch=all_to_all replica=1 tensor=1d zero=0,1,2 "
+              "schedule=1f1b,interleaved,zb-v "
               "context=ulysses,ring "
               "recompute=none,full offload_states=none,all states_tier=host offload_parameters=none "
               "offload_activations=none",
@@ -31,7 +32,7 @@ Framework colossal_ai() {
           .abilities_source = "hpcaitech/ColossalAI@4f9953be colossalai/booster/plugin/hybrid_parallel_plugin.py",
           .formats = {{"colossal-ai-python", "a Colossal-AI plugin", LaunchSyntax::python, is_colossal_python,
                        read_colossal_python}},
-          .writings = {{"colossal-ai", "a Colossal-AI plugin (Python)", write_colossal}}};
+          .writings = {{"colossal-ai", "a Colossal-AI plugin (Python)", write_colossal, "exec $TORCHRUN $TRAIN"}}};
 }
 
 }  // namespace orrery

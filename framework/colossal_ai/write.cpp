@@ -52,6 +52,7 @@ class Writer {
   void refuse_plan() {
     no_.one_d_tensor();
     no_.no_folding();
+    no_.sends_rows();
     no_.no_placement();
     no_.no_algorithm();
     no_.whole_loss();

@@ -11,7 +11,8 @@ Framework deepspeed() {
           .title = "DeepSpeed",
           .software = "",
           .abilities =
-              "loss_chunks=1 expert_folding=none pipeline=1 schedule=1f1b chunks=1 tensor=1d sequence_parallel=off "
+              "loss_chunks=1 expert_folding=none expert_dispatch=all_to_all pipeline=1 schedule=1f1b chunks=1 "
+              "tensor=1d sequence_parallel=off "
               "context=ulysses "
               "recompute=none,full "
               "recompute_layers=0 offload_parameters=none offload_activations=none,all activations_tier=host "
@@ -33,7 +34,8 @@ Framework deepspeed() {
           .programs = {"deepspeed"},
           .formats = {{"deepspeed-json", "a DeepSpeed configuration", LaunchSyntax::yaml, is_deepspeed_json,
                        read_deepspeed_json}},
-          .writings = {{"deepspeed", "a DeepSpeed configuration (JSON)", write_deepspeed}}};
+          .writings = {{"deepspeed", "a DeepSpeed configuration (JSON)", write_deepspeed,
+                        "exec $TORCHRUN $TRAIN --deepspeed_config \"$LAUNCH\""}}};
 }
 
 }  // namespace orrery

@@ -94,6 +94,12 @@ void PlanRefusals::no_folding() {
          {"Leave out expert_folding."});
 }
 
+void PlanRefusals::sends_rows() {
+  if (run_.plan.expert_dispatch == ExpertDispatch::all_to_all) return;
+  refuse("plan.expert_dispatch", "expert-dispatch", fmt::format("{} sends tokens to their experts alone", title_),
+         {"Leave out expert_dispatch."});
+}
+
 void PlanRefusals::no_algorithm() {
   if (!run_.plan.collective_algorithm) return;
   refuse("plan.collective_algorithm", "algorithm",

@@ -56,6 +56,7 @@ class PlanRefusals {
   void no_placement();  ///< ranks on devices of the user's choice
   void whole_loss();    ///< a loss in chunks
   void no_folding();    ///< experts folded over other axes
+  void sends_rows();    ///< tokens that all ranks gather for their experts
   void no_algorithm();  ///< algorithms of collectives
   void no_pipeline(const char* why);
   void no_order_alone();  ///< another schedule than 1F1B on one stage

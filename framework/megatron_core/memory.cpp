@@ -140,12 +140,7 @@ void dispatch(MegatronFlags& f, const LaunchSizes& s) {
     return;
   }
   if (s.expert_ranks > 1 && kind.value_or("allgather") == "allgather") {
-    if (kind)
-      f.refuse(flag, "every rank gathers all tokens, and sums what its experts give", "tokens that travel to experts");
-    else
-      f.refuse("--expert-model-parallel-size",
-               "without --moe-token-dispatcher-type every rank gathers all tokens, and sums what its experts give",
-               "tokens that travel to experts");
+    f.set(kind ? flag : "--expert-model-parallel-size", "plan.expert_dispatch", "\"all_gather\"");
     return;
   }
   f.take(flag, "tokens travel to experts");

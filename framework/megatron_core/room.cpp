@@ -39,8 +39,9 @@ Framework megatron_core() {
                        read_megatron_bridge},
                       {"megatron-bridge-python", "settings of Megatron-Bridge", LaunchSyntax::python, is_bridge_python,
                        read_bridge_python}},
-          .writings = {{"megatron", "a script of Megatron-LM", write_megatron_script},
-                       {"megatron-bridge", "overrides of Megatron-Bridge", write_megatron_bridge}}};
+          .writings = {
+              {"megatron", "a script of Megatron-LM", write_megatron_script, "exec bash \"$LAUNCH\""},
+              {"megatron-bridge", "overrides of Megatron-Bridge", write_megatron_bridge, "exec bash \"$LAUNCH\""}}};
 }
 
 }  // namespace orrery

@@ -36,13 +36,20 @@ void check_megatron_model(const ModelSpec& model, const Workload& workload, Diag
   write_megatron_training(w);
 }
 
-std::vector<AbilityRule> megatron_rules(const ModelSpec&, const Workload& w) {
-  if (w.optimizer.kind == OptimizerKind::sgd) {
-    return {{"", "zero=0", "the distributed optimizer is Adam only"}};
-  }
+std::vector<AbilityRule> megatron_rules(const ModelSpec& m, const Workload& w) {
+  std::vector<AbilityRule> rules;
   const bool narrow = moment_dtype(w, 0) != state_dtype(w) || moment_dtype(w, 1) != state_dtype(w);
-  if (narrow) return {{"", "zero=1", "narrow moments go with Adam's distributed optimizer alone"}};
-  return {};
+  if (w.optimizer.kind == OptimizerKind::sgd) {
+    rules.push_back({"", "zero=0", "the distributed optimizer is Adam only"});
+  } else if (narrow) {
+    rules.push_back({"", "zero=1", "narrow moments go with Adam's distributed optimizer alone"});
+  }
+  if (m.mixture && w.routing.capacity) {
+    rules.push_back({"", "expert_dispatch=all_to_all", "a capacity goes with the dispatcher alltoall"});
+  } else if (m.mixture && m.mixture->expert_bias) {
+    rules.push_back({"", "expert_dispatch=all_to_all", "the dispatcher allgather takes no biases of experts"});
+  }
+  return rules;
 }
 
 std::optional<std::vector<LaunchFlag>> megatron_flags(const PlannedRun& run, Diagnostics& out) {

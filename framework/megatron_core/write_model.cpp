@@ -136,7 +136,17 @@ void mixture(FlagWriter& w) {
   w.flag("--moe-router-load-balancing-type", r.auxiliary_loss > 0.0 ? "aux_loss" : "none");
   if (r.auxiliary_loss > 0.0) w.flag("--moe-aux-loss-coeff", r.auxiliary_loss);
   if (r.capacity) w.flag("--moe-expert-capacity-factor", *r.capacity);
-  w.flag("--moe-token-dispatcher-type", "alltoall");
+  const bool gathers =
+      w.plan().expert_dispatch == ExpertDispatch::all_gather && size(w.plan().mesh, expert_axes(w.plan())) > 1;
+  w.flag("--moe-token-dispatcher-type", gathers ? "allgather" : "alltoall");
+  if (gathers && r.capacity) {
+    w.refuse("plan.expert_dispatch", "expert-dispatch",
+             "Megatron-LM takes a capacity with the dispatcher alltoall alone",
+             {"Leave out expert_dispatch, or the capacity."});
+  } else if (gathers && x.expert_bias) {
+    w.refuse("plan.expert_dispatch", "expert-dispatch", "Megatron-LM's dispatcher allgather takes no biases of experts",
+             {"Leave out expert_dispatch."});
+  }
   w.flag("--moe-grouped-gemm");
   if (x.router_bias || x.expert_bias != m.biases.ffn)
     w.refuse("model", "layers", "the export has no flags for biases of routers, or of experts alone", {});

@@ -45,7 +45,9 @@ class Refusals {
       refuse("mesh." + name, "mesh-order", fmt::format("nanotron has no axis {}", name),
              {fmt::format("Set {} to 1, and data to the product of both.", name)});
     }
-    PlanRefusals(run_, "nanotron", out_).no_folding();
+    PlanRefusals no(run_, "nanotron", out_);
+    no.no_folding();
+    no.sends_rows();
     if (!nanotron_order(run_)) {
       refuse("mesh.order", "mesh-order", "nanotron has one order of ranks",
              {"It is pipeline, data, context, tensor, outermost first."});

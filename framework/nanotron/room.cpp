@@ -11,7 +11,8 @@ Framework nanotron() {
           .title = "nanotron",
           .software = "",
           .abilities =
-              "loss_chunks=1 expert_folding=none tensor=1d replica=1 expert=1 zero=0,1 context=all_gather,ring "
+              "loss_chunks=1 expert_folding=none expert_dispatch=all_to_all tensor=1d replica=1 expert=1 zero=0,1 "
+              "context=all_gather,ring "
               "zigzag=off inner_ring=0 "
               "schedule=gpipe,1f1b recompute=none,full recompute_layers=0 offload=off attention=flash "
               "overlap_gradients=on",
@@ -24,7 +25,9 @@ Framework nanotron() {
           .programs = {"nanotron"},
           .formats = {{"nanotron-yaml", "a nanotron configuration", LaunchSyntax::yaml, is_nanotron_yaml,
                        read_nanotron_yaml}},
-          .writings = {{"nanotron", "a nanotron configuration", write_nanotron}}};
+          .writings = {{"nanotron", "a nanotron configuration", write_nanotron,
+                        "export CUDA_DEVICE_MAX_CONNECTIONS=1; "
+                        "exec $TORCHRUN run_train.py --config-file \"$LAUNCH\""}}};
 }
 
 }  // namespace orrery

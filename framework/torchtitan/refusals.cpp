@@ -93,6 +93,7 @@ class Refusals {
     if (plan_.inner_ring != 0) {
       refuse("plan.inner_ring", "context", "torchtitan has one ring of context ranks", {"Leave out inner_ring."});
     }
+    PlanRefusals(run_, "torchtitan", out_).sends_rows();
     if (!laid_out_expert_ranks(plan_)) {
       refuse("mesh.expert", "experts", "torchtitan takes expert ranks from context ranks first",
              {fmt::format("expert is {}, and context is {}.", size(Axis::expert), size(Axis::context)),

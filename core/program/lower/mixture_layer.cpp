@@ -27,10 +27,12 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
       gated_(is_gated(s.model.activation)),
       folded_(folds_tensor(s.plan)),
       gathers_(s.sequence_parallel && !folded_),
+      brings_all_(s.plan.expert_dispatch == ExpertDispatch::all_gather && size(s.plan.mesh, s.expert_axes) > 1),
       learned_(s.workload.routing.kind == Routing::Kind::learned),
       parts_(static_cast<std::uint32_t>(size(s.plan.mesh, s.expert_axes))),
       local_(m_.experts / parts_),
       tokens_(folded_ ? s.rows : s.tokens),
+      routed_(brings_all_ ? parts_ * tokens_ : tokens_),
       width_(m_.ffn / (s.grid    ? s.plan.mesh.size(Axis::column)
                        : folded_ ? 1
                                  : s.tensor)),
@@ -77,21 +79,55 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
     s.program.buffers[index(id)].shard = Shard{rows, {width, width, {}, false}};
     return id;
   };
+  // Gathered tokens stand rank by rank. So they are no box of the batch, but have as many positions as all ranks do.
+  const auto by_gathered = [&](const char* name, Role role, DType dtype, std::uint64_t width) {
+    const BufferId id = layer_buffer(s, name, role, dtype, routed_ * width);
+    Shard shard{position_dim(s, folded_ ? Rows::sequence_parallel : Rows::context),
+                stream_sequences(s),
+                {width, width, {}, false}};
+    shard.dims[0].zigzag = 0;
+    for (ShardDim& dim : shard.dims) {
+      AxisList left;
+      for (const Axis axis : dim.split) {
+        if (contains(s.expert_axes, axis)) {
+          dim.extent /= s.plan.mesh.size(axis);
+        } else {
+          left.axis[left.count++] = axis;
+        }
+      }
+      dim.split = left;
+    }
+    shard.dims[0].extent *= parts_;
+    for (ShardDim& dim : shard.dims) dim.valid = dim.extent;
+    s.program.buffers[index(id)].shard = shard;
+    return id;
+  };
   const bool sp = s.sequence_parallel;
-  const bool several = parts_ > 1;
+  const bool several = parts_ > 1 && !brings_all_;  // rows travel
   logits_ = by_token("router.logits", Role::activation, s.state, m_.experts, sp);
   choice_ = by_token("router.choice", Role::statistic, DType::i32, k, folded_);
   if (learned_) {
     choice_part_ = gathers_ ? by_token("router.choice.part", Role::workspace, DType::i32, k, true) : choice_;
     if (s.workload.routing.auxiliary_loss > 0.0) {
-      loads_ = layer_buffer(s, "router.loads", Role::statistic, DType::i32, groups * m_.experts);
+      loads_ = layer_buffer(s, "router.loads", Role::statistic, DType::i32, routed_ / tokens_ * groups * m_.experts);
     }
   }
-  slot_ids_ = layer_buffer(s, "experts.slots", Role::statistic, DType::i32, slots_);
-  expert_ids_ = layer_buffer(s, "experts.numbers", Role::statistic, DType::i32, slots_);
+  // Where scores choose and tokens are gathered, a rank knows of each row of all ranks which choice stands in it.
+  const std::uint64_t known = learned_ && brings_all_ ? parts_ * slots_ : slots_;
+  slot_ids_ = layer_buffer(s, "experts.slots", Role::statistic, DType::i32, known);
+  expert_ids_ = layer_buffer(s, "experts.numbers", Role::statistic, DType::i32, known);
   sent_ids_ =
       learned_ && several ? layer_buffer(s, "experts.numbers.sent", Role::workspace, DType::i32, slots_) : expert_ids_;
-  gates_ = by_token("router.gates", Role::statistic, s.state, k, folded_);
+  gates_ = by_token("router.gates", brings_all_ ? Role::workspace : Role::statistic, s.state, k, folded_);
+  if (brings_all_) {
+    if (learned_) all_choice_ = by_gathered("router.choice.all", Role::workspace, DType::i32, k);
+    all_gates_ = by_gathered("router.gates.all", Role::statistic, s.state, k);
+    all_in_ = by_gathered("experts.all.in", Role::workspace, s.act, h);
+    all_out_ = by_gathered("experts.all.out", Role::workspace, s.act, h);
+    all_out_gradient_ = by_gathered("experts.all.out.gradient", Role::workspace, s.act, h);
+    all_in_gradient_ = by_gathered("experts.all.in.gradient", Role::workspace, s.act, h);
+    all_gates_gradient_ = by_gathered("router.gates.all.gradient", Role::workspace, s.state, k);
+  }
   gates_part_ = gathers_ ? by_token("router.gates.part", Role::workspace, s.state, k, true) : gates_;
   arrived_ = by_slot("experts.in", Role::activation, h);
   sent_ = several ? by_slot("experts.sent", Role::workspace, h) : arrived_;
@@ -136,7 +172,7 @@ double MixtureLayer::bias_scale(const ExpertMatrix& m) const {
 // --- kernels -------------------------------------------------------------------
 
 Kernel MixtureLayer::tokens_kernel(KernelKind kind, Pass pass, std::uint64_t width) const {
-  Kernel k = s_.kernel(kind, pass, tokens_, width, slots_);
+  Kernel k = s_.kernel(kind, pass, routed_, width, slots_);
   k.batch = m_.per_token;
   return k;
 }
@@ -164,8 +200,25 @@ Operand MixtureLayer::own(BufferId buffer, std::uint64_t width) const {
   return {buffer, View::Use::read, 0, 0, s_.rows * width, {Axis::tensor}};
 }
 
+Operand MixtureLayer::ids(BufferId buffer) const {
+  if (!learned_ || !brings_all_) return read(buffer);
+  return {buffer, View::Use::read, 0, 0, slots_, s_.expert_axes};
+}
+
+void MixtureLayer::gather(BlockBuilder& b, Operand own, BufferId all) {
+  if (brings_all_) b.seam(Collective::Kind::all_gather, expert_group_, {own, write(all)});
+}
+
+void MixtureLayer::scatter(BlockBuilder& b, BufferId all, BufferId own) {
+  if (brings_all_) b.seam(Collective::Kind::reduce_scatter, expert_group_, {read(all), write(own)});
+}
+
+void MixtureLayer::add(BlockBuilder& b, Pass pass, BufferId x, BufferId sum) const {
+  b.compute(s_.kernel(KernelKind::add_to, pass, tokens_, s_.model.hidden), {read(x), update(sum)});
+}
+
 void MixtureLayer::send(BlockBuilder& b, BufferId from, BufferId to) {
-  if (parts_ > 1) b.seam(Collective::Kind::all_to_all, expert_group_, {read(from), write(to)});
+  if (parts_ > 1 && !brings_all_) b.seam(Collective::Kind::all_to_all, expert_group_, {read(from), write(to)});
 }
 
 Kernel MixtureLayer::expert_kernel(Pass pass, std::uint64_t rows, std::uint64_t columns, std::uint64_t depth) const {
@@ -181,7 +234,7 @@ Kernel MixtureLayer::expert_kernel(Pass pass, std::uint64_t rows, std::uint64_t 
 void MixtureLayer::expert_forward(BlockBuilder& b, const ExpertMatrix& m, BufferId x, BufferId y, std::uint64_t in,
                                   std::uint64_t out) {
   Kernel k = expert_kernel(Pass::forward, slots_, out, in);
-  OperandArray operands{read(x), weight_of(s_, s_.layer, m.weight), read(expert_ids_), write(y)};
+  OperandArray operands{read(x), weight_of(s_, s_.layer, m.weight), ids(expert_ids_), write(y)};
   if (m_.expert_bias) {
     k.options.bias = true;
     k.scale = bias_scale(m);
@@ -195,19 +248,19 @@ void MixtureLayer::expert_bias(BlockBuilder& b, const ExpertMatrix& m, BufferId 
   Kernel k = s_.kernel(KernelKind::expert_bias_backward, Pass::weight_gradient, slots_, out);
   k.batch = local_;
   k.scale = bias_scale(m);
-  b.compute(k, {read(dy), read(expert_ids_), gradient_of(s_, s_.layer, m.bias)});
+  b.compute(k, {read(dy), ids(expert_ids_), gradient_of(s_, s_.layer, m.bias)});
 }
 
 void MixtureLayer::expert_input(BlockBuilder& b, const char* weight, BufferId dy, BufferId dx, std::uint64_t in,
                                 std::uint64_t out) {
   b.compute(expert_kernel(Pass::input_gradient, slots_, in, out),
-            {read(dy), weight_of(s_, s_.layer, weight), read(expert_ids_), write(dx)});
+            {read(dy), weight_of(s_, s_.layer, weight), ids(expert_ids_), write(dx)});
 }
 
 void MixtureLayer::expert_weight(BlockBuilder& b, const char* weight, BufferId x, BufferId dy, std::uint64_t in,
                                  std::uint64_t out) {
   b.compute(expert_kernel(Pass::weight_gradient, in, out, slots_),
-            {read(x), read(dy), read(expert_ids_), gradient_of(s_, s_.layer, weight)});
+            {read(x), read(dy), ids(expert_ids_), gradient_of(s_, s_.layer, weight)});
 }
 
 void MixtureLayer::activate(BlockBuilder& b, std::uint64_t rows, std::uint64_t width, BufferId pre, BufferId act) {
@@ -237,9 +290,13 @@ Product MixtureLayer::shared_down() const {
 void MixtureLayer::route(BlockBuilder& b) {
   Kernel k = tokens_kernel(learned_ ? KernelKind::route_choices : KernelKind::route_tokens, Pass::forward, m_.experts);
   k.heads = parts_;
+  if (!learned_ || brings_all_) {
+    for (const Axis axis : s_.expert_axes) k.site |= axis == Axis::context ? 1 : axis == Axis::tensor ? 2 : 0;
+  }
+  if (brings_all_) k.site |= 4;
   if (!learned_) {
     limit_groups(k);
-    for (const Axis axis : s_.expert_axes) k.site |= axis == Axis::context ? 1 : axis == Axis::tensor ? 2 : 0;
+    k.rows = tokens_;
     b.compute(k, {write(choice_), write(slot_ids_), write(expert_ids_)});
     return;
   }
@@ -251,11 +308,14 @@ void MixtureLayer::route(BlockBuilder& b) {
   }
   b.compute(choose, {read(logits_), write(choice_part_)});
   if (gathers_) b.seam(Collective::Kind::all_gather, {read(choice_part_), write(choice_)});
+  gather(b, read(choice_), all_choice_);
+  if (brings_all_) k.depth = parts_ * slots_;
+  const BufferId choices = brings_all_ ? all_choice_ : choice_;
   k.options.loads = s_.workload.routing.auxiliary_loss > 0.0;
   if (k.options.loads) {
-    b.compute(k, {read(choice_), write(slot_ids_), write(sent_ids_), write(loads_)});
+    b.compute(k, {read(choices), write(slot_ids_), write(sent_ids_), write(loads_)});
   } else {
-    b.compute(k, {read(choice_), write(slot_ids_), write(sent_ids_)});
+    b.compute(k, {read(choices), write(slot_ids_), write(sent_ids_)});
   }
   send(b, sent_ids_, expert_ids_);
 }
@@ -274,8 +334,11 @@ void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
   b.compute(gates_kernel(KernelKind::gates_forward, Pass::forward),
             {read(logits_), own(choice_, k), write(gates_part_)});
   if (gathers_) b.seam(Collective::Kind::all_gather, {read(gates_part_), write(gates_)});
+  gather(b, read(gates_), all_gates_);
+  const BufferId in = folded_ ? norm2_out_ : x;
+  gather(b, read(in), all_in_);
   b.compute(tokens_kernel(KernelKind::dispatch_forward, Pass::forward, h),
-            {read(folded_ ? norm2_out_ : x), read(slot_ids_), write(sent_)});
+            {read(brings_all_ ? all_in_ : in), ids(slot_ids_), write(sent_)});
   send(b, sent_, arrived_);
   if (shared_ > 0) {  // beside the messages
     shared_sharding().forward(s_, b, shared_up(), x, shared_pre_);
@@ -291,12 +354,16 @@ void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
   expert_forward(b, down_matrix, act_, made_, width_, h);
   send(b, made_, returned_);
   Kernel combine = tokens_kernel(KernelKind::combine_forward, Pass::forward, h);
-  if (shared_ > 0) {
+  const BufferId shared = folded_ ? shared_part_ : gate_ ? gate_->gated() : shared_out_;
+  if (brings_all_) {
+    b.compute(combine, {read(returned_), ids(slot_ids_), read(all_gates_), write(all_out_)});
+    scatter(b, all_out_, y);
+    if (shared_ > 0) add(b, Pass::forward, shared, y);
+  } else if (shared_ > 0) {
     combine.options.residual = true;
-    const BufferId shared = folded_ ? shared_part_ : gate_ ? gate_->gated() : shared_out_;
-    b.compute(combine, {read(returned_), read(slot_ids_), read(gates_), read(shared), write(y)});
+    b.compute(combine, {read(returned_), ids(slot_ids_), read(gates_), read(shared), write(y)});
   } else {
-    b.compute(combine, {read(returned_), read(slot_ids_), read(gates_), write(y)});
+    b.compute(combine, {read(returned_), ids(slot_ids_), read(gates_), write(y)});
   }
 }
 
@@ -304,8 +371,12 @@ void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
 
 void MixtureLayer::backward(BlockBuilder& b, BlockBuilder& w, Operand dy, Operand whole_dy, BufferId x, BufferId dx) {
   const std::uint64_t h = s_.model.hidden, up = (gated_ ? 2 : 1) * width_;
+  gather(b, dy, all_out_gradient_);
   b.compute(tokens_kernel(KernelKind::combine_backward, Pass::input_gradient, h),
-            {dy, read(returned_), read(slot_ids_), read(gates_), write(returned_gradient_), write(gates_gradient_)});
+            {brings_all_ ? read(all_out_gradient_) : dy, read(returned_), ids(slot_ids_),
+             read(brings_all_ ? all_gates_ : gates_), write(returned_gradient_),
+             write(brings_all_ ? all_gates_gradient_ : gates_gradient_)});
+  scatter(b, all_gates_gradient_, gates_gradient_);
   send(b, returned_gradient_, made_gradient_);
   // Experts' results are parts of a sum over tensor ranks, and so are the gates' gradients.
   if (gathers_) {
@@ -333,12 +404,16 @@ void MixtureLayer::backward(BlockBuilder& b, BlockBuilder& w, Operand dy, Operan
   expert_weight(w, up_matrix.weight, arrived_, dpre, h, up);  // beside the messages
   expert_bias(b, up_matrix, dpre, up);
   Kernel dispatch = tokens_kernel(KernelKind::dispatch_backward, Pass::input_gradient, h);
-  if (shared_ > 0) {
+  const BufferId shared = folded_ ? shared_input_part_ : shared_input_gradient_;
+  if (brings_all_) {
+    b.compute(dispatch, {read(sent_gradient_), ids(slot_ids_), write(all_in_gradient_)});
+    scatter(b, all_in_gradient_, dx);
+    if (shared_ > 0) add(b, Pass::input_gradient, shared, dx);
+  } else if (shared_ > 0) {
     dispatch.options.residual = true;
-    const BufferId shared = folded_ ? shared_input_part_ : shared_input_gradient_;
-    b.compute(dispatch, {read(sent_gradient_), read(slot_ids_), read(shared), write(dx)});
+    b.compute(dispatch, {read(sent_gradient_), ids(slot_ids_), read(shared), write(dx)});
   } else {
-    b.compute(dispatch, {read(sent_gradient_), read(slot_ids_), write(dx)});
+    b.compute(dispatch, {read(sent_gradient_), ids(slot_ids_), write(dx)});
   }
 }
 
@@ -354,7 +429,13 @@ void MixtureLayer::router_gradients(BlockBuilder& b, BlockBuilder& w) {
   operands[n++] = read(logits_);
   operands[n++] = own(choice_, k);
   if (gates.options.scaled) operands[n++] = read(s_.scalar.loss_scale);
-  if (gates.options.loads) operands[n++] = read(loads_);
+  if (gates.options.loads) {
+    operands[n++] = read(loads_);
+    if (brings_all_) {
+      operands[n - 1].count = tokens_ / routing_group(s_.workload) * m_.experts;
+      operands[n - 1].member_of = s_.expert_axes;
+    }
+  }
   operands[n++] = write(logits_gradient_);
   b.compute(gates, std::span<const Operand>(operands, n));
   if (m_.router_bias) {

@@ -25,6 +25,10 @@ struct ExpertMatrix {
 /// beside it says which expert each row is for. With sequence parallelism a rank routes its own positions and gathers
 /// gates.
 ///
+/// Where the plan has ranks gather tokens, each of them gets the tokens of all ranks that share the experts, and the
+/// gates with them. It takes the rows for its own experts, adds up what these give for each token, and the sums are
+/// scattered over the same ranks.
+///
 /// Where the plan folds experts over the tensor axis (Liu et al., "MoE Parallel Folding", arXiv 2504.14960), each of
 /// its ranks holds whole experts and sends the positions that sequence parallelism gives it. So nothing is gathered
 /// before and nothing summed behind, but for shared experts, which stay cut as a dense layer is.
@@ -76,6 +80,12 @@ class MixtureLayer {
   [[nodiscard]] Product shared_up() const;
   [[nodiscard]] Product shared_down() const;
   [[nodiscard]] Operand own(BufferId tokens_buffer, std::uint64_t width) const;
+  /// What a buffer says of the rows that this rank's experts take.
+  [[nodiscard]] Operand ids(BufferId) const;
+  /// Gathers what belongs to tokens from the ranks that share the experts, where they do so.
+  void gather(BlockBuilder&, Operand own, BufferId all);
+  void scatter(BlockBuilder&, BufferId all, BufferId own);
+  void add(BlockBuilder&, Pass, BufferId x, BufferId sum) const;
   void send(BlockBuilder&, BufferId from, BufferId to);
 
   State& s_;
@@ -83,10 +93,12 @@ class MixtureLayer {
   bool gated_;
   bool folded_;           ///< tensor ranks hold other experts
   bool gathers_;          ///< sequence parallelism, and what belongs to tokens is gathered from tensor ranks
+  bool brings_all_;       ///< every rank gathers the tokens of all ranks that share the experts
   bool learned_;          ///< scores decide who visits whom; sizes are then upper bounds
   std::uint32_t parts_;   ///< ranks that share the experts
   std::uint32_t local_;   ///< experts on one of them
   std::uint64_t tokens_;  ///< that a rank routes
+  std::uint64_t routed_;  ///< tokens of which a rank takes rows for its experts: its own, or those of all
   std::uint64_t slots_;   ///< rows that a rank sends and takes, empty ones included
   double filled_;         ///< how many of these hold a token: mean over ranks and layers (learned: at most)
   std::uint64_t width_;   ///< of an expert on one rank
@@ -97,6 +109,8 @@ class MixtureLayer {
   BufferId choice_part_{}, sent_ids_{}, loads_{};  ///< learned
   BufferId choice_{}, slot_ids_{}, expert_ids_{}, logits_{}, gates_{}, gates_part_{};
   BufferId sent_{}, arrived_{}, pre_{}, act_{}, made_{}, returned_{};
+  BufferId all_choice_{}, all_gates_{}, all_in_{}, all_out_{};  ///< of gathered tokens
+  BufferId all_out_gradient_{}, all_in_gradient_{}, all_gates_gradient_{};
   BufferId shared_pre_{}, shared_act_{}, shared_out_{};
   BufferId shared_part_{}, shared_input_part_{};  ///< own positions of sums over tensor ranks
   BufferId returned_gradient_{}, made_gradient_{}, act_gradient_{}, pre_gradient_{}, arrived_gradient_{},

@@ -8,6 +8,7 @@
 #include "core/spec/routing.hpp"
 #include "exec/kernels/cpu/eigen_here.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
+#include "exec/kernels/gathered_routing.hpp"
 
 // Layers of experts: which rows go to which rank, the weights of the results, and the products of every expert with its
 // own rows.
@@ -143,10 +144,24 @@ void route_tokens(const Kernel& k, const Operands& o, const KernelContext& c) {
   const std::uint32_t local = experts / parts;
   std::fill_n(slots, k.depth, -1);
   std::fill_n(arriving, k.depth, -1);
-  AxisList axes{Axis::expert};
-  if ((k.site & 1U) != 0) axes.axis[axes.count++] = Axis::context;
-  if ((k.site & 2U) != 0) axes.axis[axes.count++] = Axis::tensor;
+  const AxisList axes = routing_axes(k);
   const auto here = static_cast<std::uint32_t>(parts == 1 ? 0 : coordinate(*c.mesh, c.rank, axes));
+  if (routes_gathered(k)) {
+    // Rows are for this rank's experts, one after the other, from the gathered tokens of all ranks.
+    std::uint64_t at = 0;
+    for (std::uint32_t e = here * local; e < (here + 1) * local; ++e) {
+      for (std::uint32_t p = 0; p < parts; ++p) {
+        const std::uint64_t first = p * k.rows;
+        for_each_kept(k, routing, Tokens(place, c, moved(*c.mesh, c.rank, axes, p)), e, e + 1,
+                      [&](std::uint64_t token, std::uint32_t j, std::uint32_t) {
+                        ORRERY_ASSERT(at < k.depth, at, k.depth);
+                        slots[at] = static_cast<std::int32_t>((first + token) * k.batch + j);
+                        arriving[at++] = static_cast<std::int32_t>(e - here * local);
+                      });
+      }
+    }
+    return;
+  }
   for (std::uint32_t p = 0; p < parts; ++p) {
     std::uint64_t at = p * part;
     for_each_kept(k, routing, own, p * local, (p + 1) * local,
@@ -226,6 +241,7 @@ void route_choices(const Kernel& k, const Operands& o, const KernelContext& c) {
   }
   if (k.options.loads) std::copy(chosen.begin(), chosen.end(), indices(o[N::loads]));
   if (c.routing == nullptr || k.pass != Pass::forward) return;  // what is recomputed was counted
+  if (routes_gathered(k) && !reports_choices(k, *c.mesh, c.rank)) return;
   LayerCounts& counts = (*c.routing)[c.layer];
   counts.chosen.resize(experts);
   for (std::size_t i = 0; i < chosen.size(); ++i) counts.chosen[i % experts] += chosen[i];

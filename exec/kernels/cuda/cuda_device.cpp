@@ -37,7 +37,11 @@ class Gpu final : public Device {
   }
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
-  [[nodiscard]] std::vector<std::string> notes() const override { return attention_.lines(); }
+  [[nodiscard]] std::vector<std::string> notes() const override {
+    std::vector<std::string> all = attention_.lines();
+    for (std::string& line : products_.lines()) all.push_back(std::move(line));
+    return all;
+  }
   void use() override { require(cudaSetDevice(number_), "use the GPU"); }
   [[nodiscard]] std::byte* allocate(std::uint64_t bytes) override {
     return taken([&](void** p) { return cudaMalloc(p, bytes); }, "take GPU memory");
@@ -53,7 +57,7 @@ class Gpu final : public Device {
   }
   void release_host(std::byte* p) override { cudaFreeHost(p); }
   [[nodiscard]] std::unique_ptr<DeviceStream> make_stream(bool urgent) override {
-    return std::make_unique<Stream>(urgent, shared_limit_, capability_, own_kernels_ ? nullptr : &attention_);
+    return std::make_unique<Stream>(urgent, shared_limit_, capability_, own_kernels_, attention_, products_);
   }
   void keep_to_own_kernels(bool own) override { own_kernels_ = own; }
   [[nodiscard]] std::unique_ptr<DeviceEvent> make_event() override { return std::make_unique<Event>(); }
@@ -94,6 +98,7 @@ class Gpu final : public Device {
   int capability_ = 0;
   bool own_kernels_ = false;
   cudnn::AttentionNotes attention_;
+  ProductNotes products_;
   DeviceInfo info_;
 };
 

@@ -56,17 +56,31 @@ class Block : public Warp {
   }
 };
 
+/// Threads of a block, by which the compiler shares out registers.
 template <class Body>
-__global__ void __launch_bounds__(device::usual_threads) run_body(const Body body) {
+constexpr std::uint32_t most_threads() {
+  if constexpr (requires { Body::most_threads; }) {
+    return Body::most_threads;
+  } else {
+    return device::usual_threads;
+  }
+}
+
+template <class Body>
+__global__ void __launch_bounds__(most_threads<Body>()) run_body(const Body body) {
   Block block;
   body(block);
 }
 
+class Launcher;
+/// device::multiply_plainly, which launch_products.cu has.
+void multiply_plainly(Launcher&, const device::Product&);
+
 /// Gives kernels to one stream.
 class Launcher {
  public:
-  explicit Launcher(cudaStream_t stream, std::uint64_t shared_limit)
-      : stream_(stream), shared_limit_(shared_limit), products_(stream) {
+  Launcher(cudaStream_t stream, std::uint64_t shared_limit, bool own_products, ProductNotes& notes)
+      : stream_(stream), shared_limit_(shared_limit), own_products_(own_products), products_(stream, notes) {
     int device = 0, major = 0, minor = 0;
     require(cudaGetDevice(&device), "ask for the GPU in use");
     require(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "ask what the GPU is");
@@ -108,7 +122,7 @@ class Launcher {
     const bool apart = p.bias.data != nullptr && (p.bias.dtype != p.c.x.dtype || p.compute == DType::f64 ||
                                                   (f8 && p.bias.dtype == DType::f32));
     if (apart) product.bias = {};
-    products_.multiply(product);
+    if (own_products_ || !products_.multiply(product)) return multiply_plainly(*this, p);
     if (!apart) return;
     if (p.compute == DType::f64) {
       device::for_each(*this, p.rows * p.columns, device::AddRow<double>{p.bias, p.c.x, p.columns, p.c.row});
@@ -138,7 +152,7 @@ class Launcher {
  private:
   cudaStream_t stream_;
   std::uint64_t shared_limit_;
-  bool makes_fp8_ = false;
+  bool makes_fp8_ = false, own_products_;
   MatrixProducts products_;
   std::vector<void*> scratches_;
   std::uint64_t scratch_bytes_ = 0, held_bytes_ = 0;

@@ -60,10 +60,11 @@ class OwnedStream {
 
 class Stream final : public DeviceStream {
  public:
-  /// The notes are null where attention keeps to our own kernels.
-  Stream(bool urgent, std::uint64_t shared_limit, int capability, cudnn::AttentionNotes* notes)
-      : stream_(urgent), kernels_(stream_.get(), shared_limit) {
-    if (notes != nullptr) attention_.emplace(stream_.get(), capability, *notes);
+  /// `own_kernels`: nothing is left to libraries.
+  Stream(bool urgent, std::uint64_t shared_limit, int capability, bool own_kernels, cudnn::AttentionNotes& attention,
+         ProductNotes& products)
+      : stream_(urgent), kernels_(stream_.get(), shared_limit, own_kernels, products) {
+    if (!own_kernels) attention_.emplace(stream_.get(), capability, attention);
   }
   ~Stream() override { cudaStreamSynchronize(stream_.get()); }
 
@@ -98,8 +99,7 @@ class Stream final : public DeviceStream {
     calls_.given(std::move(call));
   }
   void run(const Kernel& kernel, std::span<const Operand> operands, const KernelContext& context) override {
-    const auto scratch = [this](std::uint64_t bytes) { return kernels_.scratch(bytes); };
-    if (attention_ && attention_->run(kernel, operands, scratch)) {
+    if (attention_ && attention_->run(kernel, operands, kernels_)) {
       kernels_.forget();
     } else {
       kernels_.run(kernel, operands, context);

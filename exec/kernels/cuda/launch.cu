@@ -11,8 +11,8 @@ struct KernelQueue::Part {
   device::KeptSums kept{};
 };
 
-KernelQueue::KernelQueue(cudaStream_t stream, std::uint64_t shared_limit)
-    : part_(new Part{Launcher(stream, shared_limit)}) {}
+KernelQueue::KernelQueue(cudaStream_t stream, std::uint64_t shared_limit, bool own_products, ProductNotes& notes)
+    : part_(new Part{Launcher(stream, shared_limit, own_products, notes)}) {}
 KernelQueue::~KernelQueue() = default;
 
 void KernelQueue::run(const Kernel& kernel, std::span<const Operand> operands, const KernelContext& context) {
@@ -32,6 +32,8 @@ void* KernelQueue::scratch(std::uint64_t bytes) {
   forget();
   return part_->launcher.scratch(bytes);
 }
+void KernelQueue::move(const device::MovedElements& x) { device::launch(part_->launcher, x); }
+void KernelQueue::move(const device::MovedSums& x) { device::launch(part_->launcher, x); }
 std::uint64_t KernelQueue::held_bytes() const { return part_->launcher.held_bytes(); }
 
 }  // namespace orrery::cuda

@@ -117,7 +117,7 @@ struct MatrixProducts::Known {
   cublasLtMatmulAlgo_t algorithm{};
 };
 
-MatrixProducts::MatrixProducts(cudaStream_t stream) : stream_(stream) {}
+MatrixProducts::MatrixProducts(cudaStream_t stream, ProductNotes& notes) : stream_(stream), notes_(notes) {}
 
 MatrixProducts::~MatrixProducts() {
   if (workspace_ != nullptr) cudaFree(workspace_);
@@ -134,7 +134,7 @@ cublasStatus_t MatrixProducts::launch(const Known& known, const device::Product&
                         known.result.get(), &known.algorithm, workspace_, workspace_size, stream_);
 }
 
-void MatrixProducts::choose_algorithm(Known& known, const device::Product& p) {
+bool MatrixProducts::choose_algorithm(Known& known, const device::Product& p) {
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_size);
   // Parts of a long sum are added in an order that does not depend on timing.
@@ -153,16 +153,17 @@ void MatrixProducts::choose_algorithm(Known& known, const device::Product& p) {
   for (const cublasLtMatmulHeuristicResult_t& b : std::span(best).first(static_cast<std::size_t>(count))) {
     known.algorithm = b.algo;
     status = b.state == CUBLAS_STATUS_SUCCESS ? launch(known, p) : b.state;
-    if (status == CUBLAS_STATUS_SUCCESS) return;
+    if (status == CUBLAS_STATUS_SUCCESS) return true;
   }
-  throw Error("cuBLASLt: no algorithm of " + std::to_string(count) + " for [" + std::to_string(p.rows) + ", " +
-              std::to_string(p.depth) + "] times [" + std::to_string(p.depth) + ", " + std::to_string(p.columns) +
-              "] of " + std::string(name_of(p.a.x.dtype)) + " into " + std::string(name_of(p.c.x.dtype)) + ": " +
-              cublasLtGetStatusString(status));
+  notes_.own("cuBLASLt has no algorithm of " + std::to_string(count) + " for [" + std::to_string(p.rows) + ", " +
+             std::to_string(p.depth) + "] times [" + std::to_string(p.depth) + ", " + std::to_string(p.columns) +
+             "] of " + std::string(name_of(p.a.x.dtype)) + " into " + std::string(name_of(p.c.x.dtype)) + " (" +
+             cublasLtGetStatusString(status) + ")");
+  return false;
 }
 
-void MatrixProducts::multiply(const device::Product& p) {
-  if (p.rows == 0 || p.columns == 0 || p.batch == 0) return;
+bool MatrixProducts::multiply(const device::Product& p) {
+  if (p.rows == 0 || p.columns == 0 || p.batch == 0) return true;
   if (handle_ == nullptr) {
     require(cublasLtCreate(&handle_), "start");
     require(cudaMalloc(&workspace_, workspace_size), "take memory for matrix products");
@@ -170,14 +171,15 @@ void MatrixProducts::multiply(const device::Product& p) {
   const device::ProductShape shape = device::shape_of(p);
   const auto found = known_.find(shape);
   if (found != known_.end()) {
+    if (found->second == nullptr) return false;
     found->second->place(p);
     require(launch(*found->second, p), "multiply");
-    return;
+    return true;
   }
   auto known = std::make_unique<Known>(p);
   known->place(p);
-  choose_algorithm(*known, p);
-  known_.emplace(shape, std::move(known));
+  if (!choose_algorithm(*known, p)) known.reset();
+  return known_.emplace(shape, std::move(known)).first->second != nullptr;
 }
 
 }  // namespace orrery::cuda

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 
+#include "exec/kernels/cuda/product_notes.hpp"
 #include "exec/kernels/device/product_shape.hpp"
 
 namespace orrery::cuda {
@@ -14,14 +15,15 @@ namespace orrery::cuda {
 /// once and keeps the first that works, so that a run repeats bit for bit.
 class MatrixProducts {
  public:
-  explicit MatrixProducts(cudaStream_t stream);
+  /// The notes outlive it.
+  MatrixProducts(cudaStream_t stream, ProductNotes&);
   ~MatrixProducts();
   MatrixProducts(const MatrixProducts&) = delete;
   MatrixProducts& operator=(const MatrixProducts&) = delete;
 
   /// Multiplies, with the bias where that has the result's type and is not f64 (the launcher adds others itself).
-  /// Throws Error where none of cuBLASLt's algorithms works.
-  void multiply(const device::Product&);
+  /// False, and nothing is computed, where none of cuBLASLt's algorithms works; the notes say so.
+  [[nodiscard]] bool multiply(const device::Product&);
   [[nodiscard]] std::uint64_t workspace_bytes() const { return workspace_ == nullptr ? 0 : workspace_size; }
 
   /// Whether a GPU of this compute capability multiplies fp8; Ada, Hopper and later do.
@@ -34,13 +36,14 @@ class MatrixProducts {
   static constexpr int algorithms_asked = 8;
   struct Known;
   [[nodiscard]] cublasStatus_t launch(const Known&, const device::Product&);
-  /// Multiplies, too.
-  void choose_algorithm(Known&, const device::Product&);
+  /// Multiplies, too; false where no algorithm does.
+  [[nodiscard]] bool choose_algorithm(Known&, const device::Product&);
 
   cudaStream_t stream_;
+  ProductNotes& notes_;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
-  std::map<device::ProductShape, std::unique_ptr<Known>> known_;
+  std::map<device::ProductShape, std::unique_ptr<Known>> known_;  ///< null: cuBLASLt refuses
 };
 
 }  // namespace orrery::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "exec/kernels/device/expert_lists.hpp"
+#include "exec/kernels/device/warp.hpp"
 
 /// Tiles of the results of an expert_gemm, which blocks find on the device.
 namespace orrery::device {
@@ -78,6 +79,7 @@ struct TilesOfWeights {
 /// Runs make(block, tile) for all tiles.
 template <class Tiles, class Make>
 struct ForEachTile {
+  static constexpr std::uint32_t most_threads = Make::warps * lanes_of_warp;
   Tiles tiles;
   Make make;
   std::uint64_t most;

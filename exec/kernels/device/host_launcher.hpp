@@ -11,6 +11,7 @@
 #include "exec/kernels/device/host_block.hpp"
 #include "exec/kernels/device/host_warp.hpp"
 #include "exec/kernels/device/launcher.hpp"
+#include "exec/kernels/device/plain_product.hpp"
 
 namespace orrery::device {
 
@@ -45,8 +46,13 @@ class HostLauncher {
 
   [[nodiscard]] bool makes_fp8() const { return fp8_; }
 
-  /// Plain loops.
-  void multiply(const Product& p) { p.compute == DType::f64 ? multiply_as<double>(p) : multiply_as<float>(p); }
+  /// As where a GPU's library of products refuses all.
+  void refuse_products(bool refuse) { refuses_products_ = refuse; }
+  /// Plain loops, or the body that is there for what a library refuses.
+  void multiply(const Product& p) {
+    if (refuses_products_) return multiply_plainly(*this, p);
+    p.compute == DType::f64 ? multiply_as<double>(p) : multiply_as<float>(p);
+  }
 
  private:
   template <class Body, class MakeBlock>
@@ -75,28 +81,18 @@ class HostLauncher {
         for (std::uint64_t column = 0; column < p.columns; ++column) {
           T sum{0};
           for (std::uint64_t d = 0; d < p.depth; ++d) {
-            sum += element<T>(p.a, n, row, d) * element<T>(p.b, n, d, column);
+            sum += element_of<T>(p.a, n, row, d) * element_of<T>(p.b, n, d, column);
           }
-          const std::uint64_t to = n * p.c.step + row * p.c.row + column;
-          T value = static_cast<T>(p.alpha) * sum;
-          if (p.add) value += p.c.x.load<T>(to);
-          if (p.bias.data != nullptr) value += p.bias.load<T>(column);
-          p.c.x.store(to, value);
+          put_result(p, n, row, column, sum);
         }
       }
     }
-  }
-  template <class T>
-  static T element(const Product::Factor& f, std::uint64_t n, std::uint64_t row, std::uint64_t column) {
-    const std::uint64_t at = f.transposed ? column * f.row + row : row * f.row + column;
-    if (f.x.dtype != DType::f8) return f.x.load<T>(n * f.step + at);
-    const std::uint8_t bits = f.x.bytes()[n * f.step + at];
-    return static_cast<T>(f.format == Float8::e4m3 ? from_e4m3(bits) : from_e5m2(bits)) * static_cast<T>(*f.scale);
   }
 
   std::uint32_t threads_;
   std::uint64_t most_blocks_;
   bool fp8_;
+  bool refuses_products_ = false;
   std::uint64_t shared_limit_ = std::uint64_t{160} << 10;
   SharedWatch watch_;
   std::vector<std::max_align_t> scratch_;

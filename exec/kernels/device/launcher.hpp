@@ -15,7 +15,8 @@
 ///     sum(x), largest(x)  over the block's threads, in a fixed order, for all of them
 ///     any(b)              likewise
 ///     shared<T>()         memory of the block, as many bytes as the launch says
-/// A body gives the same result for every number of threads, except for the order of additions. A Launcher has
+/// A body gives the same result for every number of threads, except for the order of additions. One that says
+/// `most_threads` is launched with no more. A Launcher has
 ///     launch(body, blocks, threads, shared_bytes)
 ///     clear(data, bytes)  all bits zero
 ///     multiply(Product)   one or several matrix products of one shape
@@ -52,6 +53,27 @@ struct Product {
   bool add = false;
   DType compute = DType::f32;  ///< f64, else sums are in f32
 };
+
+/// Element (row, column) of op(a factor) of one matrix of the batch; f8 with its scale.
+template <class T>
+[[nodiscard]] ORRERY_ON_DEVICE T element_of(const Product::Factor& f, std::uint64_t matrix, std::uint64_t row,
+                                            std::uint64_t column) {
+  const std::uint64_t at = matrix * f.step + (f.transposed ? column * f.row + row : row * f.row + column);
+  if (f.x.dtype != DType::f8) return f.x.load<T>(at);
+  const std::uint8_t bits = f.x.bytes()[at];
+  return static_cast<T>(f.format == Float8::e4m3 ? from_e4m3(bits) : from_e5m2(bits)) * static_cast<T>(*f.scale);
+}
+
+/// Writes C's element from the sum over the depth.
+template <class T>
+ORRERY_ON_DEVICE void put_result(const Product& p, std::uint64_t matrix, std::uint64_t row, std::uint64_t column,
+                                 T sum) {
+  const std::uint64_t to = matrix * p.c.step + row * p.c.row + column;
+  T value = static_cast<T>(p.alpha) * sum;
+  if (p.add) value += p.c.x.load<T>(to);
+  if (p.bias.data != nullptr) value += p.bias.load<T>(column);
+  p.c.x.store(to, value);
+}
 
 /// The element of the same type that is `n` elements on.
 [[nodiscard]] inline Elements at(const Elements& x, std::uint64_t first) {

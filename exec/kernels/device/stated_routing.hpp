@@ -5,6 +5,7 @@
 
 #include "exec/kernels/device/choices.hpp"
 #include "exec/kernels/device/global_place.hpp"
+#include "exec/kernels/gathered_routing.hpp"
 
 /// Routing that the workload states: the host deals the loads out to experts, some numbers a layer, and the device
 /// makes every token's choices of them.
@@ -40,6 +41,27 @@ struct ArrivingExperts {
   }
 };
 
+/// Gives a kept choice among gathered ones its slot, where its expert is one of this rank's. A row is a local expert.
+struct PlaceGathered {
+  PlaceChoices place;
+  std::uint64_t first;  ///< of this rank's experts
+  [[nodiscard]] ORRERY_ON_DEVICE bool matches(std::uint64_t expert, std::uint64_t i) const {
+    return place.matches(first + expert, i);
+  }
+  ORRERY_ON_DEVICE void put(std::uint64_t expert, std::uint32_t rank, std::uint64_t i) const {
+    place.put(first + expert, rank, i);
+  }
+  ORRERY_ON_DEVICE void total(std::uint64_t, std::uint32_t) const {}
+};
+
+/// Where the buffer of `place` begins on another rank.
+[[nodiscard]] inline Place place_on(const Place& place, const KernelContext& c, Rank rank) {
+  const std::uint64_t cuts = size(*c.mesh, place.shard->dims[1].split) * place.box.extent[1];
+  Place there = place;
+  there.box = box_of(*place.shard, *c.mesh, rank, c.microbatch, place.shard->dims[1].extent / cuts);
+  return there;
+}
+
 template <class Launcher>
 void route_tokens(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext& c) {
   const Place& place = o[N::choice].place;
@@ -48,11 +70,12 @@ void route_tokens(Launcher& l, const Kernel& k, const NamedOperands& o, const Ke
   const ExpertGroups of_experts = k.kv_heads > 0 ? ExpertGroups{k.kv_heads, k.head_dim} : ExpertGroups{};
   const LayerRouting routing(*c.workload, experts, k.batch, c.layer, of_experts);
   DealtChoices dealt = routing.dealt();
-  const std::uint64_t groups = k.rows / dealt.group, part = k.depth / k.heads, all = k.rows * k.batch;
+  const bool gathers = routes_gathered(k);  // rows are of all ranks' tokens, for this rank's experts
+  const std::uint32_t sources = gathers ? k.heads : 1;
+  const std::uint64_t groups = k.rows / dealt.group * sources, part = gathers ? k.depth : k.depth / k.heads;
+  const std::uint64_t own = k.rows * k.batch, all = own * sources;
   const std::uint32_t local = experts / k.heads;
-  AxisList axes{Axis::expert};
-  if ((k.site & 1U) != 0) axes.axis[axes.count++] = Axis::context;
-  if ((k.site & 2U) != 0) axes.axis[axes.count++] = Axis::tensor;
+  const AxisList axes = routing_axes(k);
   const auto here = static_cast<std::uint32_t>(k.heads == 1 ? 0 : coordinate(*c.mesh, c.rank, axes));
 
   // What the host knows: the dealt order, where this rank's rows of each expert go, and where those of its own begin
@@ -67,13 +90,15 @@ void route_tokens(Launcher& l, const Kernel& k, const NamedOperands& o, const Ke
   numbers.push_back(at);
   std::vector<std::uint32_t> begins(experts);
   for (std::uint32_t e = 0; e < experts; ++e) {
-    begins[e] =
-        static_cast<std::uint32_t>(e % local == 0 ? e / local * part : begins[e - 1] + groups * routing.kept(e - 1));
+    const std::uint64_t first = gathers ? 0 : e / local * part;
+    begins[e] = static_cast<std::uint32_t>(e % local == 0 ? first : begins[e - 1] + groups * routing.kept(e - 1));
   }
-  auto* there = static_cast<std::uint64_t*>(
-      l.scratch(numbers.size() * sizeof(std::uint64_t) + experts * sizeof(std::uint32_t) + all));
+  auto* there =
+      static_cast<std::uint64_t*>(l.scratch(numbers.size() * sizeof(std::uint64_t) + experts * sizeof(std::uint32_t) +
+                                            (gathers ? all * sizeof(std::int32_t) : 0) + all));
   auto* begins_there = reinterpret_cast<std::uint32_t*>(there + numbers.size());
-  auto* kept = reinterpret_cast<std::uint8_t*>(begins_there + experts);
+  auto* chosen = reinterpret_cast<std::int32_t*>(begins_there + experts);  // of all sources, where several are
+  auto* kept = reinterpret_cast<std::uint8_t*>(gathers ? chosen + all : chosen);
   put_numbers(l, numbers, there);
   put_numbers(l, begins, begins_there);
   dealt.begin = there;
@@ -81,10 +106,21 @@ void route_tokens(Launcher& l, const Kernel& k, const NamedOperands& o, const Ke
 
   const auto numbers_of = [&](N name) { return static_cast<std::int32_t*>(o[name].data); };
   std::int32_t *choice = numbers_of(N::choice), *slots = numbers_of(N::slots), *arriving = numbers_of(N::experts);
-  for_each(l, all,
-           StateChoices{dealt, Positions(place), place.box.extent[1], place.box.offset[1], k.batch, choice, kept});
+  const auto state = [&](const Place& at, std::int32_t* choices, std::uint8_t* keeps) {
+    for_each(l, own, StateChoices{dealt, Positions(at), at.box.extent[1], at.box.offset[1], k.batch, choices, keeps});
+  };
   for_each(l, k.depth, EmptySlots{slots, arriving});
-  in_order(l, experts, all, PlaceChoices{choice, kept, begins_there, local, slots, nullptr});
+  if (gathers) {
+    for (std::uint32_t p = 0; p < sources; ++p) {
+      state(place_on(place, c, moved(*c.mesh, c.rank, axes, p)), chosen + p * own, kept + p * own);
+    }
+    const std::uint64_t first = std::uint64_t{here} * local;
+    in_order(l, local, all, PlaceGathered{{chosen, kept, begins_there, local, slots, nullptr}, first});
+    state(place, choice, kept);  // its own once more, where they belong: `kept` is not read again
+  } else {
+    state(place, choice, kept);
+    in_order(l, experts, all, PlaceChoices{choice, kept, begins_there, local, slots, nullptr});
+  }
   for_each(l, k.depth, ArrivingExperts{arriving, dealt.tokens_begin + dealt.groups + 1, local, part});
 }
 

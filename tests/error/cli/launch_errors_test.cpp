@@ -232,6 +232,11 @@ TEST_CASE("cli.export and export.*: a target that is none, and one that cannot s
             .find("error: a batch file runs a plan file, and tp=8 dp=2 is a plan in one line [export.plan-file]\n" +
                   help) != std::string::npos);
   CHECK(!std::filesystem::exists(out));
+  CHECK(refused("export " + file + " --to megatron --slurm " + out) ==
+        "error: a batch file starts a launch file, and there is none [export.slurm]\n  Write it with -o FILE.\n");
+  CHECK(refused("export " + file + " --to sbatch -o " + out + " --slurm " + folder.file("job")) ==
+        "error: --to sbatch writes a Slurm batch file already [export.slurm]\n  Leave out --slurm.\n");
+  CHECK(!std::filesystem::exists(out));
   const Ran as_json = run(ORRERY_PROGRAM, "export " + file + " --to deepspeed --json");
   CHECK(as_json.status == 2);
   CHECK(nlohmann::json::parse(as_json.out)["errors"][0]["code"] == "export.pipeline");

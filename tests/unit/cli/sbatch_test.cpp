@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <map>
+#include <string_view>
 
 #include "tests/support/program_run.hpp"
 #include "tests/support/tiny_run.hpp"
@@ -105,4 +107,53 @@ TEST_CASE("a batch job that resumed from an older checkpoint is queued again for
   CHECK(b.run(0, "STEPS=500 SLURM_RESTART_COUNT=20", "0007-step-450").status == 3);
   CHECK(b.run(0, "STEPS=500", "0008-step-500").status == 0);
   CHECK(contents(b.file("requeued")) == "requeue 77\n");
+}
+
+TEST_CASE("a batch file starts another program's launch once on each node, with what its line needs", "[unit][cli]") {
+  test::TemporaryFolder folder;
+  const auto program = [&](const std::string& name, const std::string& body) {
+    const std::string path = folder.file("bin/" + name);
+    test::write(path, "#!/bin/bash\n" + body + "\n");
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  };
+  std::filesystem::create_directory(folder.file("bin"));
+  program("scontrol", "printf 'first\\nsecond\\n'");
+  program("srun", "for n in 0 1; do SLURM_NODEID=$n \"${@:2}\"; done");
+  for (const char* name : {"torchrun", "accelerate"}) {
+    program(name, "echo \"" + std::string(name) + " $*\" >> " + folder.file("ran"));
+  }
+  const std::string launch = folder.file("it's mine");
+  test::write(launch, "echo \"script $NODE_RANK $MASTER_ADDR $MASTER_PORT\" >> " + folder.file("ran") + "\n");
+  PlannedRun run = test::tiny_run(Mesh{{{Axis::data, 12}}}, 12);
+  run.plan.name = "twelve";
+  run.cluster.emplace();
+  run.cluster->devices_per_node = 8;  // two nodes of six
+  const std::string torchrun =
+      "torchrun --nnodes=2 --nproc_per_node=6 --rdzv_backend=c10d --rdzv_endpoint=first:29500 --rdzv_id=77 ";
+  const auto accelerate = [&](int node) {
+    return "accelerate launch --config_file " + launch + " --num_machines 2 --num_processes 12 --machine_rank " +
+           std::to_string(node) + " --main_process_ip first --main_process_port 29500 mine.py --fast\n";
+  };
+  const auto twice = [](const std::string& line) { return line + "\n" + line + "\n"; };
+  const std::map<std::string_view, std::string> expected{
+      {"accelerate", accelerate(0) + accelerate(1)},
+      {"colossal-ai", twice(torchrun + "mine.py --fast")},
+      {"deepspeed", twice(torchrun + "mine.py --fast --deepspeed_config " + launch)},
+      {"megatron", "script 0 first 29500\nscript 1 first 29500\n"},
+      {"megatron-bridge", "script 0 first 29500\nscript 1 first 29500\n"},
+      {"nanotron", twice(torchrun + "run_train.py --config-file " + launch)},
+      {"torchtitan", twice(torchrun + "-m torchtitan.train --job.config_file " + launch)}};
+  for (const LaunchWriting& w : launch_writings()) {
+    CAPTURE(w.name);
+    const std::string text = slurm_job_text(run, w, launch);
+    CHECK(text.find("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=6\n") !=
+          std::string::npos);
+    test::write(folder.file("job.sh"), text);
+    std::filesystem::remove(folder.file("ran"));
+    const Ran ran = test::run("env -C " + folder.file(".") + " PATH=" + folder.file("bin") +
+                                  ":$PATH SLURM_JOB_ID=77 SLURM_JOB_NODELIST=some TRAIN='mine.py --fast'",
+                              "bash job.sh");
+    CHECK(ran.status == 0);
+    CHECK(contents(folder.file("ran")) == expected.at(w.name));
+  }
 }

@@ -36,7 +36,7 @@ AttentionShape shape(std::int64_t pairs, std::int64_t group, std::int64_t length
   s.causal = true;
   s.all_pairs = s.pairs = pairs;
   s.group = group;
-  s.length = length;
+  s.length = s.keys_length = length;
   s.dim = s.value = dim;
   s.scale = 0.125;
   return s;
@@ -59,11 +59,14 @@ void check_plans(AttentionShape s, int capability) {
     CHECK(plan.serialized().size() > 1000);
     // A cuDNN that keeps no gradients of scores takes less.
     const std::uint64_t scores =
-        backward ? static_cast<std::uint64_t>(s.pairs) * cudnn::score_bytes(s.group, s.length) : 0;
+        backward ? static_cast<std::uint64_t>(s.pairs) * cudnn::score_bytes(s.group, s.length, s.keys_length) : 0;
     // Beside the gradients of scores: those of keys and values for every head before they are added up, 16 bits each,
     // row sums in f32, and rounding up. So a run takes at most the bytes that the rule counts.
-    const auto rows = static_cast<std::uint64_t>(s.pairs * s.group * ((s.length + 127) / 128 * 128));
-    const std::uint64_t beside = backward ? rows * static_cast<std::uint64_t>(2 * (s.dim + s.value) + 2 * 4) : 0;
+    const auto rows = [&](std::int64_t n) {
+      return static_cast<std::uint64_t>(s.pairs * s.group * ((n + 127) / 128 * 128));
+    };
+    const std::uint64_t of_keys = rows(s.keys_length) * static_cast<std::uint64_t>(2 * (s.dim + s.value));
+    const std::uint64_t beside = backward ? of_keys + rows(s.length) * 2 * 4 : 0;
     CHECK(plan.workspace_bytes() <= scores + beside + 4096);
     const std::string text = plan.graph_text();
     // The batch of pairs lies a group's width apart.
@@ -97,6 +100,28 @@ TEST_CASE("cuDNN plans windows, all keys, wide heads and lengths that are no who
 TEST_CASE("cuDNN plans attention for an A100", "[cudnn]") {
   if (!there()) return;
   check_plans(shape(2, 2, 256, 64), 80);
+}
+
+// What the ranks of a context axis of two or four ask for, with row sums for merging.
+TEST_CASE("cuDNN plans attention on keys that were brought: all of some, and a diagonal that ends at the last",
+          "[cudnn]") {
+  if (!there()) return;
+  const auto brought = [](std::int64_t queries, std::int64_t keys, bool causal) {
+    AttentionShape s = shape(4, 4, queries, 128);
+    s.brought = true;
+    s.keys_length = keys;
+    s.causal = causal;
+    return s;
+  };
+  check_plans(brought(512, 256, false), 90);  // zigzag: all queries, the early half of the keys
+  check_plans(brought(256, 512, false), 90);  // the late half of the queries, all keys
+  check_plans(brought(512, 512, true), 90);   // a rank's own keys
+  check_plans(brought(256, 768, true), 90);   // gathered keys
+  check_plans(brought(512, 256, false), 80);
+  check_plans(brought(256, 768, true), 80);
+  AttentionShape window = brought(256, 384, true);
+  window.window = 128;
+  check_plans(window, 90);
 }
 
 TEST_CASE("cuDNN plans one shape alike each time", "[cudnn]") {
@@ -135,7 +160,11 @@ TEST_CASE("with an old cuDNN attention is left to our own kernel, and that is sa
   k.kind = KernelKind::attention_flash_forward;
   cudnn::AttentionNotes notes;
   cudnn::FusedAttention attention(nullptr, 90, notes);
-  const auto none = [](std::uint64_t) -> void* { return nullptr; };
+  struct : device::AroundLibrary {
+    [[nodiscard]] void* scratch(std::uint64_t) override { return nullptr; }
+    void move(const device::MovedElements&) override {}
+    void move(const device::MovedSums&) override {}
+  } none;
   const std::vector<Operand> operands(3);
   CHECK(!attention.run(k, operands, none));
   CHECK(!attention.run(k, operands, none));

@@ -1,9 +1,9 @@
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <set>
 
 #include "exec/kernels/cuda/cudnn/attention_notes.hpp"
 #include "exec/kernels/cuda/cudnn/attention_shape.hpp"
+#include "tests/unit/exec/by_strides.hpp"
 #include "tests/unit/exec/device_compare.hpp"
 
 using namespace orrery;
@@ -32,97 +32,6 @@ Kernel flash(const Heads& s, DType t = DType::bf16) {
   return k;
 }
 
-/// Attention by its definition, in double, for all calls of a shape. It knows operands by cuDNN's strides alone, and
-/// masks as cuDNN documents: a bound to the right of the diagonal for causal attention, and one to the left that counts
-/// the diagonal itself.
-class ByStrides {
- public:
-  ByStrides(const AttentionShape& s, const Memory& qkv) : s_(s), qkv_(qkv) {}
-
-  void forward(Memory& context, Memory& lse) const {
-    each_head([&](std::int64_t call, std::int64_t b, std::int64_t h) {
-      for (std::int64_t i = 0; i < s_.length; ++i) {
-        const std::vector<double> scores = scores_of(call, b, h, i);
-        double sum = 0.0;
-        for (const double x : scores) sum += std::exp(x);
-        lse.set(at(s_.row_sums(), s_.group * s_.length, call, b, h, i, 0), std::log(sum));
-        for (std::int64_t c = 0; c < s_.value; ++c) {
-          double out = 0.0;
-          for (std::int64_t j = 0; j < s_.length; ++j) out += std::exp(scores[j]) / sum * v(call, b, j, c);
-          context.set(at(s_.context(), s_.group * s_.value, call, b, h, i, c), out);
-        }
-      }
-    });
-  }
-  void backward(const Memory& dcontext, const Memory& context, const Memory& lse, Memory& dqkv) const {
-    std::vector<double> sums(dqkv.count(), 0.0);
-    const auto packed = [&](const Strided& t, std::int64_t call, std::int64_t b, std::int64_t h, std::int64_t i,
-                            std::int64_t c) -> double& { return sums[at(t, s_.group_width(), call, b, h, i, c)]; };
-    each_head([&](std::int64_t call, std::int64_t b, std::int64_t h) {
-      for (std::int64_t i = 0; i < s_.length; ++i) {
-        const auto of_context = [&](const Memory& x, std::int64_t c) {
-          return x[at(s_.context(), s_.group * s_.value, call, b, h, i, c)];
-        };
-        const std::vector<double> scores = scores_of(call, b, h, i);
-        const double row = lse[at(s_.row_sums(), s_.group * s_.length, call, b, h, i, 0)];
-        double dot = 0.0;
-        for (std::int64_t c = 0; c < s_.value; ++c) dot += of_context(dcontext, c) * of_context(context, c);
-        for (std::int64_t j = 0; j < s_.length; ++j) {
-          const double p = std::exp(scores[j] - row);
-          double dp = 0.0;
-          for (std::int64_t c = 0; c < s_.value; ++c) {
-            dp += of_context(dcontext, c) * v(call, b, j, c);
-            packed(s_.values(), call, b, 0, j, c) += p * of_context(dcontext, c);
-          }
-          const double ds = p * (dp - dot) * s_.scale;
-          for (std::int64_t c = 0; c < s_.dim; ++c) {
-            packed(s_.queries(), call, b, h, i, c) += ds * k(call, b, j, c);
-            packed(s_.keys(), call, b, 0, j, c) += ds * q(call, b, h, i, c);
-          }
-        }
-      }
-    });
-    for (std::uint64_t i = 0; i < sums.size(); ++i) dqkv.set(i, sums[i]);
-  }
-
- private:
-  template <class F>
-  void each_head(F f) const {
-    for (std::int64_t call = 0; call < s_.calls(); ++call) {
-      for (std::int64_t b = 0; b < s_.pairs; ++b) {
-        for (std::int64_t h = 0; h < s_.group; ++h) f(call, b, h);
-      }
-    }
-  }
-  /// The next call's first pair lies as many pairs on as a call has.
-  [[nodiscard]] std::uint64_t at(const Strided& t, std::int64_t of_pair, std::int64_t call, std::int64_t b,
-                                 std::int64_t h, std::int64_t i, std::int64_t c) const {
-    return static_cast<std::uint64_t>(t.at(b, h, i, c) + call * s_.pairs * of_pair);
-  }
-  [[nodiscard]] double q(std::int64_t call, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t c) const {
-    return qkv_[at(s_.queries(), s_.group_width(), call, b, h, i, c)];
-  }
-  [[nodiscard]] double k(std::int64_t call, std::int64_t b, std::int64_t j, std::int64_t c) const {
-    return qkv_[at(s_.keys(), s_.group_width(), call, b, 0, j, c)];
-  }
-  [[nodiscard]] double v(std::int64_t call, std::int64_t b, std::int64_t j, std::int64_t c) const {
-    return qkv_[at(s_.values(), s_.group_width(), call, b, 0, j, c)];
-  }
-  [[nodiscard]] std::vector<double> scores_of(std::int64_t call, std::int64_t b, std::int64_t h, std::int64_t i) const {
-    std::vector<double> scores(static_cast<std::size_t>(s_.length), -INFINITY);
-    for (std::int64_t j = 0; j < s_.length; ++j) {
-      if ((s_.causal && j > i) || (s_.window > 0 && j + s_.window <= i)) continue;
-      double product = 0.0;
-      for (std::int64_t c = 0; c < s_.dim; ++c) product += q(call, b, h, i, c) * k(call, b, j, c);
-      scores[static_cast<std::size_t>(j)] = product * s_.scale;
-    }
-    return scores;
-  }
-
-  const AttentionShape& s_;
-  const Memory& qkv_;
-};
-
 void compare_strides(const Heads& s, std::int64_t pairs_of_call) {
   CAPTURE(s.sequences, s.length, s.heads, s.kv_heads, s.dim, s.value, s.window, s.causal, pairs_of_call);
   Kernel k = flash(s, DType::f32);
@@ -132,18 +41,22 @@ void compare_strides(const Heads& s, std::int64_t pairs_of_call) {
   Memory context = zeros(DType::f32, k.rows * s.heads * value), lse = zeros(DType::f32, k.rows * s.heads);
   Memory dqkv = zeros(DType::f32, k.rows * width), room = zeros(DType::f32, k.rows * s.heads * s.dim);
   run(k, {qkv.operand(), context.operand(), lse.operand()});
-  AttentionShape shape = attention_shape(k, DType::f32);
-  REQUIRE(shape.all_pairs % pairs_of_call == 0);
-  shape.pairs = pairs_of_call;
   Memory context_there = context, lse_there = lse, dqkv_there = dqkv;
-  const ByStrides there(shape, qkv);
-  there.forward(context_there, lse_there);
+  const auto there = [&] {
+    AttentionShape shape = attention_shape(k, DType::f32);
+    REQUIRE(shape.all_pairs % pairs_of_call == 0);
+    shape.pairs = pairs_of_call;
+    const auto at = [](Memory& m) { return static_cast<std::byte*>(m.operand().data); };
+    attend_by_strides(
+        shape, {at(qkv), at(qkv), at(context_there), at(lse_there), at(dcontext), at(dqkv_there), at(dqkv_there)});
+  };
+  there();
   CHECK(error(context_there, context) <= bound(DType::f32));
   CHECK(error(lse_there, lse) <= bound(DType::f32));
 
   k.kind = KernelKind::attention_flash_backward;
   run(k, {dcontext.operand(), qkv.operand(), context.operand(), lse.operand(), dqkv.operand(), room.operand()});
-  there.backward(dcontext, context, lse, dqkv_there);
+  there();
   CHECK(error(dqkv_there, dqkv) <= bound(DType::f32));
 }
 
@@ -249,7 +162,7 @@ TEST_CASE("a backward call of cuDNN has as many pairs as keep its scores' gradie
   k.rows = 7 * 4096;
   CHECK(attention_shape(k, DType::bf16).pairs == 2);
   // Whole tiles: 65 queries are two tiles of 64, and one of 128 keys.
-  CHECK(cudnn::score_bytes(1, 65) == 2 * 128 * 128);
+  CHECK(cudnn::score_bytes(1, 65, 65) == 2 * 128 * 128);
   // A window of the whole sequence is none, so that both have one plan.
   k.window = 4096;
   CHECK(attention_shape(k, DType::bf16).window == 0);

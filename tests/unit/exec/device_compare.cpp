@@ -21,6 +21,18 @@ double difference(Memory a, Memory b) {
   return error(a, b, 1e-6);
 }
 
+/// Whether a library of a GPU may compute it.
+bool has_library(KernelKind kind) {
+  switch (kind) {
+    case KernelKind::gemm:
+    case KernelKind::attention_flash_forward:
+    case KernelKind::attention_flash_backward:
+    case KernelKind::attention_part_forward:
+    case KernelKind::attention_part_backward: return true;
+    default: return false;
+  }
+}
+
 }  // namespace
 
 std::vector<Operand> operands_of(Case& c, Memories& memories) {
@@ -69,19 +81,18 @@ void compare(Case c, double bound) {
   run_kernel(k, operands_of(c, expected), context);
   if (Device* gpu = test::gpu_under_test()) {
     // What a library of a GPU has ready is computed by it, and by our own kernel, too.
-    const bool attention = !gpu->info().identity.empty() && (k.kind == KernelKind::attention_flash_forward ||
-                                                             k.kind == KernelKind::attention_flash_backward);
-    for (const bool own : attention ? std::vector<bool>{false, true} : std::vector<bool>{false}) {
+    const bool library = !gpu->info().identity.empty() && has_library(k.kind);
+    for (const bool own : library ? std::vector<bool>{false, true} : std::vector<bool>{false}) {
       gpu->keep_to_own_kernels(own);
       Memories got = c.memories, again = c.memories;
       run_on(*gpu, c, got, context);
-      if (attention) run_on(*gpu, c, again, context);
+      if (library) run_on(*gpu, c, again, context);
       gpu->keep_to_own_kernels(false);
       for (std::size_t i = 0; i < got.size(); ++i) {
         if (i < c.rooms.size() && c.rooms[i]) continue;
         CAPTURE(own, i);
-        if (attention) CHECK(got[i] == again[i]);  // bit for bit
-        if (got[i] == expected[i]) continue;       // infinite, too
+        if (library) CHECK(got[i] == again[i]);  // bit for bit
+        if (got[i] == expected[i]) continue;     // infinite, too
         CHECK(difference(got[i], expected[i]) <= bound);
       }
     }
@@ -93,6 +104,7 @@ void compare(Case c, double bound) {
     REQUIRE(device::has_kernel(k, operands));
     device::HostLauncher launcher(threads, 5);
     if (c.shared_limit > 0) launcher.limit_shared(c.shared_limit);
+    launcher.refuse_products(threads > 1);
     if (k.compute == DType::f64) {
       device::launch_kernel<double>(launcher, k, operands, context);
     } else {

@@ -4,7 +4,10 @@
 #include <array>
 #include <mutex>
 #include <set>
+#include <utility>
+#include <vector>
 
+#include "exec/kernels/device/expert_product.hpp"
 #include "exec/kernels/device/host_launcher.hpp"
 #include "exec/kernels/device/run_tensor_flash.hpp"
 #include "tests/unit/exec/device_compare.hpp"
@@ -40,6 +43,24 @@ struct Counted {
   std::uint64_t accesses = 0, conflicts = 0, misplaced = 0;
 };
 
+/// What runs of kernels do to shared memory.
+class Counter {
+ public:
+  explicit Counter(device::HostLauncher& launcher) {
+    launcher.watch([this](const device::SharedAccess& a) {
+      const std::lock_guard lock(one_);
+      ++counted_.accesses;
+      counted_.conflicts += conflicts(a);
+      for (const std::uint64_t at : a.at) counted_.misplaced += at % a.bytes != 0 ? 1 : 0;
+    });
+  }
+  [[nodiscard]] const Counted& counted() const { return counted_; }
+
+ private:
+  std::mutex one_;
+  Counted counted_;
+};
+
 /// What the kernels of one head of so many features do to shared memory, forward and backward.
 Counted count(std::uint32_t dim, std::uint64_t shared_limit) {
   const DType t = DType::bf16;
@@ -49,23 +70,36 @@ Counted count(std::uint32_t dim, std::uint64_t shared_limit) {
   k.options.causal = true;
   Memory qkv = values(t, 140 * 3 * dim, 1), context = zeros(t, 140 * dim), lse = zeros(DType::f32, 140);
   Memory dcontext = values(t, 140 * dim, 2), dqkv = zeros(t, 140 * 3 * dim), dq = zeros(DType::f32, 140 * dim);
-  Counted counted;
-  std::mutex one;
   device::HostLauncher launcher;
   launcher.limit_shared(shared_limit);
-  launcher.watch([&](const device::SharedAccess& a) {
-    const std::lock_guard lock(one);
-    ++counted.accesses;
-    counted.conflicts += conflicts(a);
-    for (const std::uint64_t at : a.at) counted.misplaced += at % a.bytes != 0 ? 1 : 0;
-  });
+  const Counter counter(launcher);
   const std::vector<Operand> forward{qkv.operand(), context.operand(), lse.operand()};
   REQUIRE(device::run_tensor_flash(launcher, k, NamedOperands(k, forward), {}));
   k.kind = KernelKind::attention_flash_backward;
   const std::vector<Operand> backward{dcontext.operand(), qkv.operand(),  context.operand(),
                                       lse.operand(),      dqkv.operand(), dq.operand()};
   REQUIRE(device::run_tensor_flash(launcher, k, NamedOperands(k, backward), {}));
-  return counted;
+  return counter.counted();
+}
+
+/// What experts' products do: of their rows with weights that are stored either way, or of weights' gradients.
+Counted count_experts(bool to_weight, bool transposed) {
+  const DType t = DType::bf16;
+  constexpr std::uint64_t rows = 150, columns = 136, depth = 72, experts = 2;
+  std::vector<std::int32_t> chosen(rows);
+  for (std::uint64_t i = 0; i < rows; ++i) chosen[i] = static_cast<std::int32_t>(i % 3) - 1;  // a third has none
+  Memory a = values(t, rows * depth, 1), b = values(t, to_weight ? rows * columns : experts * depth * columns, 2);
+  Memory of = whole_numbers(chosen), c = zeros(t, to_weight ? experts * depth * columns : rows * columns);
+  Kernel k = to_weight ? kernel(KernelKind::expert_gemm, t, depth, columns, rows)
+                       : kernel(KernelKind::expert_gemm, t, rows, columns, depth);
+  k.batch = experts;
+  k.options.transpose_a = to_weight;
+  k.options.transpose_b = transposed;
+  device::HostLauncher launcher;
+  const Counter counter(launcher);
+  const std::vector<Operand> operands{a.operand(), b.operand(), of.operand(), c.operand()};
+  REQUIRE(device::run_expert_products<float>(launcher, k, NamedOperands(k, operands), {}));
+  return counter.counted();
 }
 
 }  // namespace
@@ -92,6 +126,16 @@ TEST_CASE("attention on tensor cores has no bank conflicts, for any width of til
   const std::uint64_t limit = GENERATE(std::uint64_t{160} << 10, std::uint64_t{99} << 10);
   CAPTURE(dim, limit);
   const Counted c = count(dim, limit);
+  CHECK(c.accesses > 1000);
+  CHECK(c.misplaced == 0);
+  CHECK(c.conflicts == 0);
+}
+
+TEST_CASE("products of experts on tensor cores have no bank conflicts", "[exec]") {
+  const auto [to_weight, transposed] =
+      GENERATE(std::pair{false, false}, std::pair{false, true}, std::pair{true, false});
+  CAPTURE(to_weight, transposed);
+  const Counted c = count_experts(to_weight, transposed);
   CHECK(c.accesses > 1000);
   CHECK(c.misplaced == 0);
   CHECK(c.conflicts == 0);

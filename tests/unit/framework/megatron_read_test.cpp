@@ -135,6 +135,7 @@ TEST_CASE("Experts lie on ranks with other sequences, and are cut as the other l
   CHECK(l.run->run.model.mixture->per_token == 2);  // the default
   CHECK(l.run->run.plan.mesh.size(Axis::expert) == 4);
   CHECK(l.run->run.plan.mesh.size(Axis::data) == 2);
+  CHECK(l.run->run.plan.expert_dispatch == ExpertDispatch::all_to_all);
   const Launched narrow = args(experts +
                                "  --tensor-model-parallel-size: 2\n  --sequence-parallel: true\n"
                                "  --expert-tensor-parallel-size: 1\n");
@@ -144,6 +145,21 @@ TEST_CASE("Experts lie on ranks with other sequences, and are cut as the other l
   CHECK(narrow.run->run.plan.expert_folding == ExpertFolding::tensor);
   CHECK(narrow.run->run.plan.mesh.size(Axis::expert) == 2);  // of 4, tensor ranks are the inner 2
   CHECK(narrow.run->run.plan.mesh.size(Axis::data) == 2);
+}
+
+TEST_CASE("Ranks gather all tokens for experts where the dispatcher is allgather, as it is by default",
+          "[framework][megatron]") {
+  const std::string experts = "  --num-experts: 8\n  --disable-bias-linear: true\n";
+  for (const std::string dispatcher : {"", "  --moe-token-dispatcher-type: allgather\n"}) {
+    const Launched l = args(experts + dispatcher + "  --expert-model-parallel-size: 4\n");
+    INFO(dispatcher << render(l.diagnostics));
+    REQUIRE(l.run);
+    CHECK_FALSE(l.run->has(Kind::not_expressible));
+    CHECK(l.run->run.plan.expert_dispatch == ExpertDispatch::all_gather);
+  }
+  const Launched alone = args(experts + "  --moe-token-dispatcher-type: allgather\n");
+  REQUIRE(alone.run);
+  CHECK(alone.run->run.plan.expert_dispatch == ExpertDispatch::all_to_all);  // no other rank has experts
 }
 
 TEST_CASE("Ranks with other experts are tensor ranks first, then context ranks, then those with other sequences",

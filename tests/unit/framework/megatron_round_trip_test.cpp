@@ -117,6 +117,9 @@ std::vector<PlannedRun> samples() {
             if (kind == 6 && r.model.mixture) {
               p.expert_folding = folding_over(size_of(context) > 1, size_of(tensor) > 1);
             }
+            if (kind == 4 && r.model.mixture && size_of(expert) > 1 && !r.model.mixture->expert_bias) {
+              p.expert_dispatch = ExpertDispatch::all_gather;
+            }
             if (kind == 7 && stages > 1) {  // the embedding alone, or the head
               std::uint32_t& bare = zero == 0 ? p.stage_layers->front() : p.stage_layers->back();
               (*p.stage_layers)[zero == 0 ? 1 : 0] += std::exchange(bare, 0);

@@ -57,7 +57,9 @@ void output(const Tensor& x, Uid uid, const Strided& t, fe::DataType_t type) {
 
 template <class Attributes>
 void mask(Attributes& a, const AttentionShape& s) {
-  a.set_attn_scale(static_cast<float>(s.scale)).set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT);
+  const bool square = s.length == s.keys_length;
+  a.set_attn_scale(static_cast<float>(s.scale))
+      .set_diagonal_alignment(square ? fe::DiagonalAlignment_t::TOP_LEFT : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
   if (s.causal) a.set_diagonal_band_right_bound(0);
   // cuDNN's left bound counts the query's own position, as our window does: a key is seen where key + bound > query.
   if (s.window > 0) a.set_diagonal_band_left_bound(static_cast<int>(s.window));
@@ -80,7 +82,7 @@ void backward(fe::graph::Graph& graph, const AttentionShape& s, const Tensor& q,
       fe::graph::SDPA_backward_attributes().set_name("attention_backward").set_deterministic_algorithm(true);
   mask(attributes, s);
   const auto [dq, dk, dv] = graph.sdpa_backward(q, k, v, o, d, sums, attributes);
-  output(dq, dqueries, s.queries(), type);
+  output(dq, dqueries, s.query_gradients(), type);
   output(dk, dkeys, s.keys(), type);
   output(dv, dvalues, s.values(), type);
 }
@@ -141,27 +143,23 @@ std::string AttentionPlan::graph_text() const { return state_->graph.print(); }
 
 void AttentionPlan::run(Handle handle, const AttentionOperands& o, void* workspace) const {
   const AttentionShape& s = state_->shape;
-  constexpr std::int64_t size = 2;  // bytes of bf16 and f16
-  const auto at = [](const std::byte* x, std::int64_t bytes) {
-    return const_cast<std::byte*>(x) + bytes;  // cuDNN does not write what goes in
-  };
   for (std::int64_t call = 0; call < s.calls(); ++call) {
-    const std::int64_t pair = call * s.pairs;
-    const auto packed = [&](const std::byte* x, const Strided& t) {
-      return static_cast<void*>(at(x, size * (pair * s.group_width() + t.first)));
+    // The place of the call's first pair.
+    const auto at = [&](const std::byte* x, const Strided& t, std::int64_t size) {
+      // cuDNN does not write what goes in.
+      return static_cast<void*>(const_cast<std::byte*>(x) + size * (call * s.pairs * t.stride[0] + t.first));
     };
-    const std::int64_t contexts = size * pair * s.group * s.value;
-    std::unordered_map<std::int64_t, void*> given{
-        {queries, packed(o.qkv, s.queries())},
-        {keys, packed(o.qkv, s.keys())},
-        {values, packed(o.qkv, s.values())},
-        {context, at(o.context, contexts)},
-        {row_sums, at(o.row_sums, static_cast<std::int64_t>(sizeof(float)) * pair * s.group * s.length)}};
+    constexpr std::int64_t narrow = 2, wide = 4;  // bytes of bf16 and f16, and of f32
+    std::unordered_map<std::int64_t, void*> given{{queries, at(o.queries, s.queries(), narrow)},
+                                                  {keys, at(o.keys, s.keys(), narrow)},
+                                                  {values, at(o.keys, s.values(), narrow)},
+                                                  {context, at(o.context, s.context(), narrow)},
+                                                  {row_sums, at(o.row_sums, s.row_sums(), wide)}};
     if (s.backward) {
-      given.emplace(dcontext, at(o.dcontext, contexts));
-      given.emplace(dqueries, packed(o.dqkv, s.queries()));
-      given.emplace(dkeys, packed(o.dqkv, s.keys()));
-      given.emplace(dvalues, packed(o.dqkv, s.values()));
+      given.emplace(dcontext, at(o.dcontext, s.context(), narrow));
+      given.emplace(dqueries, at(o.dqueries, s.query_gradients(), narrow));
+      given.emplace(dkeys, at(o.dkeys, s.keys(), narrow));
+      given.emplace(dvalues, at(o.dkeys, s.values(), narrow));
     }
     require(state_->graph.execute(static_cast<cudnnHandle_t>(handle), given, workspace), "run attention");
   }

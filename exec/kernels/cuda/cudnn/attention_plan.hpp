@@ -12,15 +12,6 @@ namespace orrery::cudnn {
 /// cuDNN's handle; the library must be loaded (library.hpp).
 using Handle = void*;
 
-/// Where the operands of a call lie, on the device.
-struct AttentionOperands {
-  const std::byte* qkv = nullptr;
-  std::byte* context = nullptr;
-  std::byte* row_sums = nullptr;
-  const std::byte* dcontext = nullptr;  ///< of a backward pass, and the next
-  std::byte* dqkv = nullptr;
-};
-
 /// What plans are made for: the device of a handle, or one that is described in cuDNN's own JSON and need not be there.
 struct PlanTarget {
   Handle handle = nullptr;

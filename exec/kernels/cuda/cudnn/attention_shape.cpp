@@ -7,39 +7,68 @@ namespace {
 
 using N = OperandName;
 
-bool lies_in_chunks(const NamedOperands& o, DType type) {
-  for (const N name : {N::qkv, N::context, N::dcontext, N::dqkv}) {
+std::int64_t number(std::uint64_t x) { return static_cast<std::int64_t>(x); }
+
+bool is_backward(KernelKind kind) {
+  return kind == KernelKind::attention_flash_backward || kind == KernelKind::attention_part_backward;
+}
+
+bool is_chunk(const Operand& x, DType type) {
+  return x.dtype == type && !x.accumulate && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
+}
+
+/// cuDNN reads and writes these; results of attention on brought keys may go through memory of ours.
+bool lies_in_chunks(const Kernel& k, const NamedOperands& o, DType type) {
+  for (const N name : {N::qkv, N::kv, N::dcontext, N::dqkv}) {
     const Operand* x = o.find(name);
-    if (x == nullptr) continue;
-    if (x->dtype != type || x->accumulate || reinterpret_cast<std::uintptr_t>(x->data) % 16 != 0) return false;
+    if (x != nullptr && !is_chunk(*x, type)) return false;
   }
-  const Operand& lse = o[N::lse];
-  return lse.dtype == DType::f32 && !lse.accumulate;
+  if (k.kind != KernelKind::attention_part_forward && !is_chunk(o[N::context], type)) return false;
+  return is_chunk(o[N::lse], DType::f32);
+}
+
+AttentionShape shape_of(const Kernel& k, DType type) {
+  const cpu::Heads s(k);
+  AttentionShape shape;
+  shape.type = type;
+  shape.backward = is_backward(k.kind);
+  shape.all_pairs = number(s.batch * s.kv_heads);
+  shape.group = number(s.group);
+  shape.dim = number(s.dim);
+  shape.value = number(s.value);
+  shape.scale = s.scale;
+  return shape;
+}
+
+void choose_pairs(AttentionShape& s) {
+  s.pairs = s.all_pairs;
+  const std::uint64_t of_pair = score_bytes(s.group, s.length, s.keys_length);
+  while (s.backward && s.pairs > 1 &&
+         (static_cast<std::uint64_t>(s.pairs) * of_pair > most_score_bytes || s.all_pairs % s.pairs != 0)) {
+    --s.pairs;
+  }
 }
 
 }  // namespace
 
 AttentionShape attention_shape(const Kernel& k, DType type) {
-  const cpu::Heads s(k);
-  const auto number = [](std::uint64_t x) { return static_cast<std::int64_t>(x); };
-  AttentionShape shape;
-  shape.type = type;
-  shape.backward = k.kind == KernelKind::attention_flash_backward;
+  AttentionShape shape = shape_of(k, type);
   shape.causal = k.options.causal;
-  shape.all_pairs = number(s.batch * s.kv_heads);
-  shape.group = number(s.group);
-  shape.length = number(s.length);
-  shape.dim = number(s.dim);
-  shape.value = number(s.value);
+  shape.length = shape.keys_length = number(k.rows / k.batch);
   // A window of the whole sequence is none.
-  shape.window = k.window < s.length ? number(k.window) : 0;
-  shape.scale = s.scale;
-  shape.pairs = shape.all_pairs;
-  const std::uint64_t of_pair = score_bytes(shape.group, shape.length);
-  while (shape.backward && shape.pairs > 1 &&
-         (static_cast<std::uint64_t>(shape.pairs) * of_pair > most_score_bytes || shape.all_pairs % shape.pairs != 0)) {
-    --shape.pairs;
-  }
+  shape.window = k.window < static_cast<std::uint64_t>(shape.length) ? number(k.window) : 0;
+  choose_pairs(shape);
+  return shape;
+}
+
+AttentionShape attention_shape(const Kernel& k, DType type, const Band& band) {
+  AttentionShape shape = shape_of(k, type);
+  shape.brought = true;
+  shape.causal = band.causal;
+  shape.length = band.queries;
+  shape.keys_length = band.keys;
+  shape.window = band.window;
+  choose_pairs(shape);
   return shape;
 }
 
@@ -58,9 +87,10 @@ const char* why_not(const Kernel& k, const NamedOperands& o, int capability) {
     return most == 256 ? "a head has more than 256 features" : "a head has more than 128 features";
   }
   if (s.length >> 31 != 0) return "a sequence has 2^31 positions or more";
-  if (!lies_in_chunks(o, type)) return "operands do not lie in chunks of 16 bytes, or add to what is there";
-  if (k.kind == KernelKind::attention_flash_backward &&
-      score_bytes(static_cast<std::int64_t>(s.group), static_cast<std::int64_t>(s.length)) > most_score_bytes) {
+  if (!lies_in_chunks(k, o, type)) return "operands do not lie in chunks of 16 bytes, or add to what is there";
+  const Operand* const brought = o.find(N::kv);
+  const std::uint64_t keys = brought != nullptr ? k.depth / k.batch : s.length;
+  if (is_backward(k.kind) && score_bytes(number(s.group), number(s.length), number(keys)) > most_score_bytes) {
     return "a deterministic backward pass of cuDNN would need more than 512 MiB";
   }
   return nullptr;

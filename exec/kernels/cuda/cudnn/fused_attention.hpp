@@ -1,16 +1,27 @@
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 
 #include "exec/kernels/cuda/cudnn/attention_notes.hpp"
 #include "exec/kernels/cuda/cudnn/attention_plan.hpp"
+#include "exec/kernels/cuda/cudnn/part_attention.hpp"
 
 namespace orrery::cudnn {
 
 class OwnedHandle;
+
+/// Whether cuDNN may be asked for a kernel of this kind.
+[[nodiscard]] constexpr bool is_fused(KernelKind kind) {
+  switch (kind) {
+    case KernelKind::attention_flash_forward:
+    case KernelKind::attention_flash_backward:
+    case KernelKind::attention_part_forward:
+    case KernelKind::attention_part_backward: return true;
+    default: return false;
+  }
+}
 
 /// Attention by cuDNN on one stream, where cuDNN is there and serves it. Plans are kept by shape. A module that is
 /// built without cuDNN's headers has no_attention.cpp in place of fused_attention.cpp.
@@ -22,14 +33,14 @@ class FusedAttention {
   FusedAttention(const FusedAttention&) = delete;
   FusedAttention& operator=(const FusedAttention&) = delete;
 
-  /// Memory for one kernel's own use. Throws Error where there is none; as much as was had once is there again.
-  using Scratch = std::function<void*(std::uint64_t bytes)>;
-  /// Launches a kernel; false, and nothing is launched, where it is no flash attention or our own kernel is to do it.
-  bool run(const Kernel&, std::span<const Operand>, const Scratch&);
+  /// Launches a kernel; false, and nothing is launched, where it is no flash attention and none on brought keys, or our
+  /// own kernel is to do it.
+  bool run(const Kernel&, std::span<const Operand>, device::AroundLibrary&);
 
  private:
+  bool run_part(const Kernel&, const NamedOperands&, device::AroundLibrary&);
   /// Null where cuDNN has no plan, or there is no memory for its workspace; the notes say why.
-  [[nodiscard]] const AttentionPlan* plan(const AttentionShape&, const Scratch&);
+  [[nodiscard]] const AttentionPlan* plan(const AttentionShape&, device::AroundLibrary&);
 
   void* stream_;
   int capability_;

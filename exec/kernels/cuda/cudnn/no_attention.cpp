@@ -10,10 +10,8 @@ FusedAttention::FusedAttention(void* stream, int capability, AttentionNotes& not
     : stream_(stream), capability_(capability), notes_(notes) {}
 FusedAttention::~FusedAttention() = default;
 
-bool FusedAttention::run(const Kernel& k, std::span<const Operand>, const Scratch&) {
-  if (k.kind == KernelKind::attention_flash_forward || k.kind == KernelKind::attention_flash_backward) {
-    notes_.own("this orrery was built without cuDNN");
-  }
+bool FusedAttention::run(const Kernel& k, std::span<const Operand>, device::AroundLibrary&) {
+  if (is_fused(k.kind)) notes_.own("this orrery was built without cuDNN");
   return false;
 }
 

@@ -92,7 +92,8 @@ TEST_CASE("offload and disks stand for all dimensions of their kind", "[unit][pl
 TEST_CASE("cli.only: a setting that no dimension has is refused", "[error]") {
   const std::string words =
       "  It takes KEY=VALUE,VALUE for: activations_tier, attention, chunks, collective_algorithm, context, cp, data, "
-      "disks, dp, ep, expert, expert_folding, gradient_bucket, inner_ring, loss_chunks, mbs, microbatch_size, "
+      "disks, dp, ep, expert, expert_dispatch, expert_folding, gradient_bucket, inner_ring, loss_chunks, mbs, "
+      "microbatch_size, "
       "offload, offload_activations, offload_parameters, offload_states, overlap_gradients, parameter_chunk, "
       "parameters_tier, pipeline, pp, prefetch, recompute, recompute_layers, replica, reshard_after_forward, "
       "save_gathered, schedule, "
