@@ -193,7 +193,7 @@ enum class KernelKind : std::uint8_t {
   clip_factor,   ///< factor {multiplier, skip}; parameter: clip norm, 0 = none
   advance_step,  ///< steps += 1 unless skipped
   sgd_update,
-  adam_update,  ///< scales: for each block of m and v one each (moment_scales.hpp)
+  adam_update,  ///< scales: for each block, of depth, of m and v one each (moment_scales.hpp)
 
   // Updates whose length follows from norms of parameter tensors.  norms: a pair of sums of squares for each of the
   // depth tensors of the segment that the operands are part of; parameter: the share that this rank adds.  `exact`

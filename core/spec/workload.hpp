@@ -81,7 +81,7 @@ struct Workload {
   /// Whether 16-bit weights have fp32 masters, which the optimizer updates. Without masters it updates the weights.
   bool master_weights = true;
   std::optional<DType> gradient_dtype;  ///< of the accumulated gradients; unset: the states' type
-  /// Type of optimizer moments: f32, bf16, or f8 for the first with f16 for the second; unset: the states' type, but
+  /// Type of optimizer moments: f32, bf16, u8 (codes), or f8 with f16 for the second; unset: the states' type, but
   /// always wide for LAMB, whose update reads its moments again, and for Adafactor's sums.
   std::optional<DType> moment_dtype;
   Optimizer optimizer;

@@ -103,8 +103,7 @@ TEST_CASE("400 random runs cover every kind of combination") {
     note("no masters, f32 gradients", half && !has_master_weights(w) && gradient_dtype(w) == DType::f32);
     note("no masters, f32 moments", half && !has_master_weights(w) && moment_dtype(w) == DType::f32);
     note("16-bit moments", moment_dtype(w) == DType::bf16);
-    note("8-bit moments", moment_dtype(w) == DType::f8);
-    note("moments in codes", moment_dtype(w) == DType::u8);
+    note("8-bit moments", has_scaled_moments(w));
     note("adam", w.optimizer.kind == OptimizerKind::adam);
     note("sgd with momentum", w.optimizer.kind == OptimizerKind::sgd && optimizer_moments(w) == 1);
     note("lamb", w.optimizer.kind == OptimizerKind::lamb && !w.optimizer.trust_clip);
