@@ -153,7 +153,7 @@ enum class KernelKind : std::uint8_t {
   // stands in each (token * batch + choice; -1: nothing), `experts` which local expert those that arrive are for.
   // Choices follow from the workload's routing, global positions and the layer; gates from the router's logits.
   /// Where a token visits experts of some groups alone: kv_heads groups, head_dim of a token; 0: any.
-  route_tokens,  ///< heads: parts; site: axes beside expert whose ranks are parts, 1 context, 2 tensor, 3 both
+  route_tokens,  ///< heads: parts; site: their axes beside expert, 1 context, 2 tensor; 4: slots of gathered tokens
   /// Learned routing: the `batch` highest logits of a row, of equal ones the lower number; then as route_tokens, with
   /// `experts` for those that the rows go to.  heads: parts; loads: choices of each expert in each routing group.
   choose_experts,  ///< of the best head_dim of kv_heads groups; site: what a group is worth, 0 its best logit, or of

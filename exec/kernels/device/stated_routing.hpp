@@ -106,8 +106,9 @@ void route_tokens(Launcher& l, const Kernel& k, const NamedOperands& o, const Ke
 
   const auto numbers_of = [&](N name) { return static_cast<std::int32_t*>(o[name].data); };
   std::int32_t *choice = numbers_of(N::choice), *slots = numbers_of(N::slots), *arriving = numbers_of(N::experts);
-  const auto state = [&](const Place& at, std::int32_t* choices, std::uint8_t* keeps) {
-    for_each(l, own, StateChoices{dealt, Positions(at), at.box.extent[1], at.box.offset[1], k.batch, choices, keeps});
+  const auto state = [&](const Place& where, std::int32_t* choices, std::uint8_t* keeps) {
+    for_each(l, own,
+             StateChoices{dealt, Positions(where), where.box.extent[1], where.box.offset[1], k.batch, choices, keeps});
   };
   for_each(l, k.depth, EmptySlots{slots, arriving});
   if (gathers) {
