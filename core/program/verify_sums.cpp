@@ -17,7 +17,6 @@ bool takes_partial(const Kernel& k, std::uint32_t i) {
     case KernelKind::dispatch_backward: return i == 0 || (k.options.residual && i == 2);
     case KernelKind::combine_forward: return i == 0 || (k.options.residual && i == 3);
     case KernelKind::combine_backward: return i == 1;
-    case KernelKind::add_to: return true;
     case KernelKind::swap_blocks:
     case KernelKind::gate_forward: return i == 0;
     case KernelKind::gate_backward: return i == 1;
@@ -117,8 +116,7 @@ AxisBits made_partial(Regions& regions, const OpRun& run, const Kernel& k, std::
       }
       return out;
     }
-    case KernelKind::add_to:
-      return static_cast<AxisBits>(regions.partial_of(run, view(run, 0)) | regions.partial_of(run, target));
+    case KernelKind::residual_forward: return regions.partial_of(run, view(run, 0));
     case KernelKind::swap_blocks:
     case KernelKind::gate_forward: return regions.partial_of(run, view(run, 0));
     case KernelKind::gate_backward: return i == 4 ? regions.partial_of(run, view(run, 1)) : AxisBits{0};

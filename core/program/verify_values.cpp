@@ -201,7 +201,8 @@ class Values {
     // A sum of rows, each times a number, is as partial as the rows are.
     const auto place = static_cast<std::uint32_t>(&v - &view(run, 0));
     if (c != nullptr && (takes_partial(run.block->kernels[c->kernel], place) ||
-                         is_narrow_part(p_, run, run.block->kernels[c->kernel], place)))
+                         is_narrow_part(p_, run, run.block->kernels[c->kernel], place) ||
+                         adds_alike(run, run.block->kernels[c->kernel])))
       return;
     // Adding one more part keeps a sum partial.
     const AxisBits partial = regions_.partial_of(run, v);
@@ -221,6 +222,12 @@ class Values {
     if (gathers_parts(k)) return true;
     return (k.kind == KernelKind::gemm || k.kind == KernelKind::adapter_forward) &&
            new_partial(regions_, run, k, 2) == regions_.partial_of(run, v);
+  }
+
+  /// Whether the op adds two sums that are partial over the same axes, so that its own is, too.
+  [[nodiscard]] bool adds_alike(const OpRun& run, const Kernel& k) {
+    return k.kind == KernelKind::residual_forward && !k.options.bias && !k.options.dropout &&
+           regions_.partial_of(run, view(run, 0)) == regions_.partial_of(run, view(run, 1));
   }
 
   /// The content of a product's operand, by which parts of one buffer are told from each other.

@@ -100,7 +100,8 @@ std::vector<MemoryFigures> memory_figures(const Program& program, const Framewor
   const auto classes = static_cast<std::uint32_t>(program.classes.size());
   std::vector<MemoryFigures> out(classes);
   // A class takes milliseconds, and a thread pays off only for some of them.
-  const std::uint32_t threads = std::clamp(std::thread::hardware_concurrency(), 1U, std::max(1U, classes / 4));
+  const std::uint32_t useful = std::max(1U, classes / 4);
+  const std::uint32_t threads = useful == 1 ? 1 : std::clamp(std::thread::hardware_concurrency(), 1U, useful);
   const auto play = [&](std::uint32_t first) {
     StatesOfSteps states;
     for (std::uint32_t c = first; c < classes; c += threads) {

@@ -85,7 +85,8 @@ class MixtureLayer {
   /// Gathers what belongs to tokens from the ranks that share the experts, where they do so.
   void gather(BlockBuilder&, Operand own, BufferId all);
   void scatter(BlockBuilder&, BufferId all, BufferId own);
-  void add(BlockBuilder&, Pass, BufferId x, BufferId sum) const;
+  /// own = the scattered sums and what shared experts give, where there are such.
+  void scatter_beside(BlockBuilder&, Pass, BufferId all, BufferId shared, BufferId own);
   void send(BlockBuilder&, BufferId from, BufferId to);
 
   State& s_;
@@ -110,6 +111,7 @@ class MixtureLayer {
   BufferId choice_{}, slot_ids_{}, expert_ids_{}, logits_{}, gates_{}, gates_part_{};
   BufferId sent_{}, arrived_{}, pre_{}, act_{}, made_{}, returned_{};
   BufferId all_choice_{}, all_gates_{}, all_in_{}, all_out_{};  ///< of gathered tokens
+  BufferId sums_{};                                             ///< scattered, without shared experts' results
   BufferId all_out_gradient_{}, all_in_gradient_{}, all_gates_gradient_{};
   BufferId shared_pre_{}, shared_act_{}, shared_out_{};
   BufferId shared_part_{}, shared_input_part_{};  ///< own positions of sums over tensor ranks
