@@ -96,7 +96,18 @@ std::string slurm_job_text(const PlannedRun& run, const LaunchWriting& writing, 
   const std::uint64_t ranks = run.plan.mesh.size();
   std::uint64_t per_node = std::min<std::uint64_t>(ranks, run.cluster ? run.cluster->devices_per_node : 8);
   while (ranks % per_node != 0) --per_node;  // as launches have it: equal nodes
-  const bool own_script = writing.start.find("$TRAIN") != std::string_view::npos;
+  const auto names = [&](std::string_view variable) { return writing.start.find(variable) != std::string_view::npos; };
+  std::string train, torchrun, exported;
+  if (names("$TRAIN")) {
+    train = "# Your script and its arguments.\nTRAIN=${TRAIN:-train.py}\n";
+    exported = "TRAIN ";
+  }
+  if (names("$TORCHRUN")) {
+    torchrun =
+        "TORCHRUN=\"torchrun --nnodes=$NODES --nproc_per_node=$GPUS --rdzv_backend=c10d\"\n"
+        "TORCHRUN=\"$TORCHRUN --rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT --rdzv_id=$SLURM_JOB_ID\"\n";
+    exported += "TORCHRUN ";
+  }
   return fmt::format(
       R"sh(#!/bin/bash
 #SBATCH --job-name={name}
@@ -106,8 +117,8 @@ std::string slurm_job_text(const PlannedRun& run, const LaunchWriting& writing, 
 #SBATCH --exclusive
 #SBATCH --output={name}-%j.log
 
-# Launches {name} on {ranks} GPUs: {title}. Give the time that a job may take, and submit it where the program's
-# sources are:
+# Launches {name} on {ranks} GPUs: {title}.
+# Give the time that a job may take, and submit it where the program's sources are:
 #   sbatch --time=24:00:00 this-file
 set -eu
 LAUNCH=${{LAUNCH:-{launch}}}
@@ -115,18 +126,15 @@ LAUNCH=${{LAUNCH:-{launch}}}
 GPUS={per_node}
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=${{MASTER_PORT:-29500}}
-TORCHRUN="torchrun --nnodes=$NODES --nproc_per_node=$GPUS --rdzv_backend=c10d"
-TORCHRUN="$TORCHRUN --rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT --rdzv_id=$SLURM_JOB_ID"
-export LAUNCH {exported}NODES GPUS MASTER_ADDR MASTER_PORT TORCHRUN
+{torchrun}export LAUNCH {exported}NODES GPUS MASTER_ADDR MASTER_PORT
 
 # One task on each node; where one fails, all end.
 srun --kill-on-bad-exit=1 bash -c 'export NODE_RANK=$SLURM_NODEID; {start}'
 )sh",
       fmt::arg("name", name), fmt::arg("nodes", ranks / per_node), fmt::arg("per_node", per_node),
       fmt::arg("ranks", ranks), fmt::arg("title", writing.title), fmt::arg("launch", quoted(launch.string())),
-      fmt::arg("start", writing.start),
-      fmt::arg("train", own_script ? "# Your script and its arguments.\nTRAIN=${TRAIN:-train.py}\n" : ""),
-      fmt::arg("exported", own_script ? "TRAIN " : ""));
+      fmt::arg("start", writing.start), fmt::arg("train", train), fmt::arg("torchrun", torchrun),
+      fmt::arg("exported", exported));
 }
 
 }  // namespace orrery
