@@ -10,6 +10,7 @@ the packages is installed, with 1 where a file is refused or means something els
 """
 
 import contextlib
+import importlib.metadata
 import io
 import itertools
 import json
@@ -98,6 +99,9 @@ def main():
             __import__(module)
         except ImportError as absent:
             print(f"{target}: left out ({absent})")
+            continue
+        if target == "torchtitan" and not (there := importlib.metadata.version(target)).startswith("0.2."):
+            print(f"{target}: left out (files are for v0.2, and {there} is installed)")
             continue
         accepted = refused = 0
         with tempfile.TemporaryDirectory() as folder:
