@@ -23,8 +23,8 @@ function(orrery_library name)
       set_property(GLOBAL APPEND PROPERTY orrery_installed_libraries ${name})
     endif()
   endif()
-  # These read, check and write: half of the sources, and little of a program's time. -O1 takes two thirds as long to
-  # compile.
+  # These read, check and write: half of the sources, and little of a program's time. -O1 takes three quarters of the
+  # time to compile.
   if(NOT ORRERY_CHECKED AND CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/(cli|edit|framework|report|sweep|validate)(/|$)")
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()

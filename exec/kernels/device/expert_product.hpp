@@ -6,6 +6,8 @@
 /// Products of every expert with its own rows, and sums over them. Blocks look up their expert on the device.
 namespace orrery::device {
 
+static_assert(ProductTile<float>::side == ExpertLists::tile, "a block takes one tile of a list");
+
 /// A block's tile of rows. B is [depth, columns], or `transposed` [columns, depth].
 template <class T, bool transposed>
 struct RowsTile : ProductTile<T> {

@@ -7,6 +7,7 @@
 #include "core/program/verify.hpp"
 #include "tests/support/gathered_tokens.hpp"
 #include "tests/support/random_plan.hpp"
+#include "tests/support/recomputed_experts.hpp"
 
 namespace orrery {
 namespace {
@@ -18,18 +19,6 @@ test::RandomRunLimits limits_of(std::uint64_t seed) {
   limits.tensor = TensorAlgorithm::one_d;
   if (seed % 2 == 0) limits.zero_stage = 0;
   return limits;
-}
-
-/// Runs of recomputed layers of experts on the class.
-std::uint64_t recomputed_layers(const Program& p, std::uint32_t rank_class) {
-  std::uint64_t n = 0;
-  for_each_op(p, p.classes[rank_class].step, [&](const OpRun& run) {
-    const auto* c = std::get_if<Compute>(&run.op->action);
-    if (c == nullptr) return;
-    const Kernel& k = run.block->kernels[c->kernel];
-    if (k.kind == KernelKind::dispatch_forward && k.pass == Pass::recompute) ++n;
-  });
-  return n;
 }
 
 }  // namespace
@@ -56,7 +45,7 @@ TEST_CASE("Gathered tokens' messages are those of the closed form", "[property][
     const std::uint64_t numbers = scores ? tokens * m.per_token * 4 : 0;
     for (std::uint32_t c = 0; c < p.classes.size(); ++c) {
       const std::uint64_t layers = test::mixtures_on(run, c) * p.microbatches / stage_map(run.plan).pipes();
-      const std::uint64_t again = recomputed_layers(p, c);
+      const std::uint64_t again = test::recomputed_layers(p, c);
       std::uint64_t gathered = 0, scattered = 0, exchanged = 0;
       for (const CollectiveTotal& t : totals_of(p, c).collectives) {
         if (p[t.group].axes != axes) continue;

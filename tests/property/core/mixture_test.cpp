@@ -9,6 +9,7 @@
 #include "core/spec/routing.hpp"
 #include "tests/support/folded_experts.hpp"
 #include "tests/support/random_plan.hpp"
+#include "tests/support/recomputed_experts.hpp"
 
 namespace orrery {
 namespace {
@@ -56,18 +57,6 @@ struct Sizes {
   double kept_share = 0.0;  ///< kept choices per token; learned: at most
 };
 
-/// Runs of recomputed layers on the class, in units of a layer.
-std::uint64_t recomputed_layers(const Program& p, std::uint32_t rank_class) {
-  std::uint64_t n = 0;
-  for_each_op(p, p.classes[rank_class].step, [&](const OpRun& run) {
-    const auto* c = std::get_if<Compute>(&run.op->action);
-    if (c == nullptr) return;
-    const Kernel& k = run.block->kernels[c->kernel];
-    if (k.kind == KernelKind::dispatch_forward && k.pass == Pass::recompute) ++n;
-  });
-  return n;
-}
-
 }  // namespace
 
 // A layer sends its tokens' rows to their experts and back, and their gradients. These are 4 all-to-alls, 6 where the
@@ -87,7 +76,7 @@ TEST_CASE("Experts' messages are those of the closed form", "[property][mixture]
         if (t.kind == Collective::Kind::all_to_all && p[t.group].axes == AxisList{Axis::expert}) sent += t.sent;
       }
       const std::uint64_t one = s.slots * run.model.hidden * s.bytes / s.expert * (s.expert - 1);
-      const std::uint64_t again = recomputed_layers(p, c);
+      const std::uint64_t again = test::recomputed_layers(p, c);
       const std::uint64_t numbers = s.learned ? s.slots * 4 / s.expert * (s.expert - 1) : 0;
       CHECK(sent == (4 * layers + 2 * again) * one + (layers + again) * numbers);
       learned += s.learned ? 1 : 0;
@@ -124,7 +113,7 @@ TEST_CASE("Folded experts' messages are those of the closed form", "[property][m
     const bool mixtures_alone = m.first_dense == 0 && m.every == 1 && m.dense.empty();
     for (std::uint32_t c = 0; c < p.classes.size(); ++c) {
       const std::uint64_t layers = test::mixtures_on(run, c) * p.microbatches / stage_map(run.plan).pipes();
-      const std::uint64_t again = recomputed_layers(p, c);
+      const std::uint64_t again = test::recomputed_layers(p, c);
       std::uint64_t sent = 0, scattered = 0;
       for (const CollectiveTotal& t : totals_of(p, c).collectives) {
         if (t.kind == Collective::Kind::all_to_all && p[t.group].axes == axes) sent += t.sent;
@@ -172,7 +161,7 @@ TEST_CASE("Experts on a grid take all features of their tokens as the closed for
     const std::uint64_t rows = s.tokens * run.model.hidden * s.bytes;
     for (std::uint32_t c = 0; c < p.classes.size(); ++c) {
       const std::uint64_t layers = test::mixtures_on(run, c) * p.microbatches / stage_map(run.plan).pipes();
-      const std::uint64_t again = recomputed_layers(p, c);
+      const std::uint64_t again = test::recomputed_layers(p, c);
       std::uint64_t gathered = 0, scattered = 0;
       for (const CollectiveTotal& t : totals_of(p, c).collectives) {
         if (p[t.group].axes != AxisList{Axis::column}) continue;

@@ -60,7 +60,7 @@ class Call {
  private:
   static std::size_t row(std::int64_t i) { return static_cast<std::size_t>(i); }
   static std::int64_t count(const Strided& t) { return t.size[0] * t.size[1] * t.size[2] * t.size[3]; }
-  /// Of an element among a tensor's own.
+  /// The number of an element among those of the tensor.
   static std::size_t place(const Strided& t, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t c) {
     return row(((b * t.size[1] + h) * t.size[2] + i) * t.size[3] + c);
   }

@@ -132,7 +132,7 @@ TEST_CASE("a GPU's attention on brought keys computes what the host's does", "[g
   }
 }
 
-// Of a kind that cuDNN computes where it is there; the host's threads have our own kernels.
+// cuDNN computes this kind where it is there; the host's threads run our own kernels.
 TEST_CASE("a GPU's attention on brought keys in 16 bits computes what the host's does", "[gpu-bodies]") {
   const DType t = GENERATE(DType::bf16, DType::f16);
   const bool zigzag = GENERATE(false, true);

@@ -33,9 +33,9 @@ struct AttentionBands {
   [[nodiscard]] bool in_order() const { return keys.size() == 1; }
 };
 
-/// Of a kernel attention_part_forward or attention_part_backward whose queries are at `own` and whose keys have come
-/// from `brought`. None where a window ends within keys that all its queries have behind them, or sequences are cut
-/// into chunks.
+/// The bands of a kernel attention_part_forward or attention_part_backward. Its queries are at `own`, and its keys have
+/// come from `brought`. There are none where a window ends within keys that all its queries have behind them, or
+/// sequences are cut into chunks.
 [[nodiscard]] std::optional<AttentionBands> attention_bands(const Kernel&, const Place& own, const Place& brought);
 
 }  // namespace orrery::cudnn
