@@ -186,8 +186,8 @@ class Check {
   }
 
   void ulysses() const {
-    // Heads that the tensor size, or the side of a grid, leaves to a rank; another rule reports where it does not divide
-    // them.
+    // Heads that the tensor size, or the side of a grid, leaves to a rank; another rule reports where it does not
+    // divide them.
     const bool grid = plan_.tensor != TensorAlgorithm::one_d;
     const std::uint64_t parts = grid ? plan_.mesh.size(Axis::column) : t_;
     if (!shares_out_heads(model_, parts) || shares_out_heads(model_, parts * c_)) return;

@@ -14,8 +14,8 @@ namespace orrery {
 /// Key-value heads that `ranks` ranks hold together, copies among them.
 [[nodiscard]] std::uint64_t held_kv_heads(const ModelSpec&, std::uint64_t ranks);
 
-/// Whether the heads can be shared out among so many ranks: `ranks` divides heads, and divides kv_heads or is a multiple
-/// of them.
+/// Whether the heads can be shared out among so many ranks: `ranks` divides heads, and divides kv_heads or is a
+/// multiple of them.
 [[nodiscard]] bool shares_out_heads(const ModelSpec&, std::uint64_t ranks);
 
 /// Why so many tensor ranks cannot have copies of key-value heads, as a sentence; empty where they can, or need none.

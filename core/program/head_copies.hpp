@@ -5,8 +5,8 @@
 #include "core/program/kernel.hpp"
 
 // What share_heads_forward and share_heads_backward read and write. A row of `all` columns has the queries, key and
-// value of each of `groups` groups. Of each group, `copies` ranks, or parts of a row, take a share: some of its queries,
-// and a copy of its key and value.
+// value of each of `groups` groups. Of each group, `copies` ranks, or parts of a row, take a share: some of its
+// queries, and a copy of its key and value.
 
 namespace orrery {
 

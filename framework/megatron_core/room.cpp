@@ -1,6 +1,6 @@
+#include "framework/head_rules.hpp"
 #include "framework/megatron_core/read.hpp"
 #include "framework/megatron_core/write.hpp"
-#include "framework/head_rules.hpp"
 #include "framework/rooms.hpp"
 
 // Megatron-LM, and Megatron-Bridge and NeMo over it.

@@ -1,6 +1,6 @@
+#include "framework/head_rules.hpp"
 #include "framework/nanotron/reading.hpp"
 #include "framework/nanotron/writing.hpp"
-#include "framework/head_rules.hpp"
 #include "framework/rooms.hpp"
 
 // nanotron: 3D parallelism of Hugging Face, launched with a YAML file and torchrun.

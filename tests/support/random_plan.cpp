@@ -371,8 +371,7 @@ void share_kv_heads(Draw& draw, PlannedRun& run) {
   const Plan& p = run.plan;
   const std::uint64_t tensor = p.tensor == TensorAlgorithm::one_d ? p.mesh.size(Axis::tensor) : 1;
   const std::uint64_t side = p.mesh.size(Axis::column);
-  const std::uint64_t ranks =
-      tensor * side * (p.context == ContextAlgorithm::ulysses ? p.mesh.size(Axis::context) : 1);
+  const std::uint64_t ranks = tensor * side * (p.context == ContextAlgorithm::ulysses ? p.mesh.size(Axis::context) : 1);
   std::vector<std::uint64_t> fewer;
   for (std::uint64_t n = side; n < ranks; ++n) {
     if (ranks % n == 0 && (n % tensor == 0 || tensor % n == 0) && n % side == 0) fewer.push_back(n);

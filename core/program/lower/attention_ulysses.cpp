@@ -15,8 +15,7 @@ class Ulysses : public AttentionCore {
       : s_(s),
         given_{s.tokens, s.heads, std::max(s.kv_heads, s.context)},
         shape_{s.tokens * s.context, given_.heads / s.context, given_.kv_heads / s.context},
-        qkv_width_(shape_.heads * key_width(s.model) +
-                   shape_.kv_heads * (key_width(s.model) + value_width(s.model))),
+        qkv_width_(shape_.heads * key_width(s.model) + shape_.kv_heads * (key_width(s.model) + value_width(s.model))),
         context_width_(s.context_width / s.context) {
     const bool flash = *s.plan.attention == AttentionKernel::flash;
     const std::uint64_t query = s.model.heads * value_width(s.model);
@@ -45,7 +44,8 @@ class Ulysses : public AttentionCore {
   }
 
   void forward(BlockBuilder& b, const AttentionOperands& o) override {
-    if (copies()) b.compute(sharing_kernel(s_, given_, Pass::forward, 1, s_.qkv_width), {read(o.qkv), write(qkv_copies_)});
+    if (copies())
+      b.compute(sharing_kernel(s_, given_, Pass::forward, 1, s_.qkv_width), {read(o.qkv), write(qkv_copies_)});
     to_parts(b, Pass::forward, copies() ? qkv_copies_ : o.qkv, qkv_parts_, qkv_width_);
     b.seam(Collective::Kind::all_to_all, s_.context_group, {read(qkv_parts_), write(qkv_heads_)});
     core_->forward(b, inner(o));

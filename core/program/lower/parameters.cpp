@@ -205,9 +205,8 @@ void product_slice(TableBuilder& t, const State& c, std::string_view weight) {
     const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
     // Ranks that share a key-value head each hold a part of its columns.
     t.slice(name,
-            c.shares_kv_heads
-                ? Shard{cut(m.hidden, l.widen_in), cut(m.kv_heads * group_width, l.widen_out)}
-                : Shard{cut(m.hidden, l.widen_in), cut(m.kv_heads, l.widen_out), whole(group_width)},
+            c.shares_kv_heads ? Shard{cut(m.hidden, l.widen_in), cut(m.kv_heads * group_width, l.widen_out)}
+                              : Shard{cut(m.hidden, l.widen_in), cut(m.kv_heads, l.widen_out), whole(group_width)},
             Init::normal, deviation);
   } else if (weight == "attention.out.weight") {
     t.slice(name, {cut(m.heads * value_width(m), l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);

@@ -10,9 +10,7 @@ SharedHeads::SharedHeads(State& s) : s_(s) {
         Shard{position_dim(s, Rows::context), wide_sequences(s), {all, all, s.layout.wide_features, false}};
     return id;
   };
-  const auto whole = [&](const char* name) {
-    return layer_buffer(s, name, Role::workspace, s.act, s.tokens * all);
-  };
+  const auto whole = [&](const char* name) { return layer_buffer(s, name, Role::workspace, s.act, s.tokens * all); };
   product_ = part("qkv.product");
   parts_ = whole("qkv.gathered");
   parts_gradient_ = whole("qkv.gathered.gradient");

@@ -138,7 +138,8 @@ class Layer {
     context_gradient_ = flat("context.gradient", Role::workspace, c_.act, c_.tokens * c_.context_width);
     qkv_gradient_ = flat("qkv.gradient", Role::workspace, c_.act, c_.tokens * c_.qkv_width);
     // Rotations are turned back by positions, which the cut tells; and shared heads need to know whose they are.
-    if (c_.context > 1 || m.latent || c_.shares_kv_heads) c_.program.buffers[index(qkv_gradient_)].shard = c_.program[qkv_].shard;
+    if (c_.context > 1 || m.latent || c_.shares_kv_heads)
+      c_.program.buffers[index(qkv_gradient_)].shard = c_.program[qkv_].shard;
     if (norms_behind()) {
       const auto behind = [&](BranchEnd& end, const std::string& name, const char* weight, const char* bias) {
         end.norm = NormSite{nullptr, weight, bias, name == "ffn" ? "ffn.out_norm" : "attention.out_norm"};

@@ -85,8 +85,8 @@ TEST_CASE("a GPU shares heads out as the host does", "[gpu-bodies]") {
   const std::uint64_t share = groups * group / shares * dim + dim + value;
   for (const std::uint64_t parts : {std::uint64_t{1}, std::uint64_t{shares}}) {
     const std::uint32_t held = parts == 1 ? shares : 1;
-    Shard shard{{own, own, {}, false}, {1, 1, {}, false}, {shares, shares, {Axis::tensor}, false},
-                {share, share, {}, false}};
+    Shard shard{
+        {own, own, {}, false}, {1, 1, {}, false}, {shares, shares, {Axis::tensor}, false}, {share, share, {}, false}};
     Place place;
     place.shard = &shard;
     place.box.rank = 4;

@@ -26,7 +26,8 @@ Kernel kernel_of(KernelKind kind, DType t, std::uint64_t parts, std::uint64_t wi
 
 /// Packed heads of the rank, and where they lie.
 struct Packed {
-  Shard shard{{rows, rows, {}, false}, {1, 1, {}, false}, {ranks, ranks, {Axis::tensor}, false}, {share, share, {}, false}};
+  Shard shard{
+      {rows, rows, {}, false}, {1, 1, {}, false}, {ranks, ranks, {Axis::tensor}, false}, {share, share, {}, false}};
   Memory memory;
   Packed(DType t, std::uint64_t seed) : memory(Memory::random(t, rows * share, seed)) {}
   [[nodiscard]] Operand on(std::uint64_t rank) {
