@@ -51,7 +51,7 @@ std::vector<Operand> with_sinks(const State& s, const AttentionOperands& o, Kern
 }
 
 void sinks_backward(const State& s, BlockBuilder& b, const AttentionOperands& o, BufferId lse) {
-  if (!s.model.sinks) return;
+  if (!s.model.sinks || !s.trains_weights()) return;
   const Module& module = s.*o.kind->module;
   b.compute(attention_kernel(s, local_heads(s), KernelKind::attention_sinks_backward, Pass::weight_gradient),
             {read(o.context_gradient), read(o.context), read(lse), weight_of(s, module, "attention.sinks"),
