@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/base/counted.hpp"
 #include "core/program/base_weights.hpp"
 #include "core/program/head_copies.hpp"
 #include "core/program/kernel_table.hpp"
@@ -230,8 +231,8 @@ class Operands {
         if (k.kv_heads == 0 || k.heads % k.kv_heads != 0) {
           wrong("heads are not a multiple of kv_heads");
         } else if (!HeadCopies(k).valid()) {
-          wrong(fmt::format("{} parts of {} columns are not shared out as {} heads with {} keys each", k.depth,
-                            k.columns, k.heads, k.kv_heads));
+          wrong(fmt::format("rows of {} x {} columns are not shared out evenly as {} heads and {}", k.depth, k.columns,
+                            k.heads, counted(k.kv_heads, "key")));
         }
         break;
       case KernelKind::adapter_forward:
