@@ -50,7 +50,11 @@ void check_equal(const Workload& w, const Gathered& was, const Gathered& is) {
   for (const auto& [what, tensors] : was) {
     CAPTURE(what);
     if (!what.starts_with("moment") || !has_scaled_moments(w)) {
-      CHECK(is.at(what) == tensors);
+      CHECK(is.at(what).size() == tensors.size());
+      for (const auto& [name, tensor] : tensors) {
+        CAPTURE(name);
+        CHECK((is.at(what).at(name).values == tensor.values));  // shapes may join dimensions
+      }
       continue;
     }
     const bool first = what == "moment1";
