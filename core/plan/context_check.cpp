@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
+#include "core/plan/head_shares.hpp"
 #include "core/plan/nearest_plan.hpp"
 #include "core/plan/plan_names.hpp"
 
@@ -184,17 +186,36 @@ class Check {
   }
 
   void ulysses() const {
-    // The key-value heads that the tensor size, or the side of a grid, leaves to a rank; another rule reports when it
-    // does not divide them.
+    // Heads that the tensor size, or the side of a grid, leaves to a rank; another rule reports where it does not
+    // divide them.
     const bool grid = plan_.tensor != TensorAlgorithm::one_d;
     const std::uint64_t parts = grid ? plan_.mesh.size(Axis::column) : t_;
-    if (model_.kv_heads % parts != 0 || model_.kv_heads / parts % c_ == 0) return;
-    const std::uint64_t heads = model_.kv_heads / parts;
-    error("mesh.context", "ulysses-kv-heads", "the context size does not divide the key-value heads of a rank",
-          {fmt::format("kv_heads {} / {} {} is {}, and {} / {} leaves {}.", model_.kv_heads, grid ? "column" : "tensor",
-                       parts, heads, heads, c_, heads % c_),
-           "Ulysses cuts heads over the context axis; it does not copy key-value heads.",
-           nearest_divisors(heads, c_, "context sizes")});
+    if (!shares_out_heads(model_, parts) || shares_out_heads(model_, parts * c_)) return;
+    const std::uint64_t queries = model_.heads / parts, keys = held_kv_heads(model_, parts) / parts;
+    const char* axis = grid ? "column" : "tensor";
+    if (queries % c_ != 0) {
+      error("mesh.context", "ulysses-heads", "the context size does not divide the query heads of a rank",
+            {fmt::format("heads {} / {} {} is {}, and {} / {} leaves {}.", model_.heads, axis, parts, queries, queries,
+                         c_, queries % c_),
+             "Ulysses cuts heads over the context axis.", nearest_shares(parts)});
+      return;
+    }
+    error("mesh.context", "ulysses-kv-heads",
+          "the context size neither divides the key-value heads of a rank nor is a multiple of them",
+          {fmt::format("kv_heads {0} / {1} {2} is {3}; {3} / {4} leaves {5}, and {4} / {3} leaves {6}.",
+                       model_.kv_heads, axis, parts, keys, c_, keys % c_, c_ % keys),
+           "Ulysses cuts heads over the context axis, or gives as many ranks as the others a copy of one.",
+           nearest_shares(parts)});
+  }
+
+  /// Context sizes that share out the heads that `parts` leave to a rank.
+  [[nodiscard]] std::string nearest_shares(std::uint64_t parts) const {
+    const std::uint64_t most = model_.heads / parts;
+    std::uint64_t below = std::min(c_ - 1, most), above = c_ + 1;
+    while (below > 1 && !shares_out_heads(model_, parts * below)) --below;
+    while (above <= most && !shares_out_heads(model_, parts * above)) ++above;
+    return above <= most ? fmt::format("Nearest valid context sizes: {}, {}.", below, above)
+                         : fmt::format("Nearest valid context sizes: {}.", below);
   }
 
   const Plan& plan_;

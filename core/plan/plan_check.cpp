@@ -14,6 +14,7 @@
 #include "core/plan/chunk_check.hpp"
 #include "core/plan/context_check.hpp"
 #include "core/plan/grid_check.hpp"
+#include "core/plan/head_shares.hpp"
 #include "core/plan/memory_check.hpp"
 #include "core/plan/mixture_check.hpp"
 #include "core/plan/nearest_plan.hpp"
@@ -130,26 +131,46 @@ void check_placement(const CheckContext& c) {
   }
 }
 
-// The tensor axis cuts heads, key-value groups and the feed-forward width into equal parts.
+/// Tensor sizes on both sides of `t` that share out heads and divide `common`.
+std::string nearest_shares(const ModelSpec& m, const Workload& w, std::uint64_t common, std::uint64_t t) {
+  const auto valid = [&](std::uint64_t n) {
+    return common % n == 0 && shares_out_heads(m, n) && kv_copies_obstacle(m, w, n).empty();
+  };
+  std::string list;
+  const std::uint64_t most = std::gcd(common, m.heads);
+  std::uint64_t below = std::min(t - 1, most), above = t + 1;
+  while (below > 0 && !valid(below)) --below;
+  while (above <= most && !valid(above)) ++above;
+  if (below > 0) list += std::to_string(below);
+  if (above <= most) list += (list.empty() ? "" : ", ") + std::to_string(above);
+  return fmt::format("Nearest valid tensor sizes: {}.", list);
+}
+
+// The tensor axis cuts heads and the feed-forward width into equal parts, and key-value heads where there are enough.
 void check_tensor(const CheckContext& c) {
   check_grid(c.plan, c.model, c.out);
   if (c.plan.tensor != TensorAlgorithm::one_d) return;
   const std::uint64_t t = c.plan.mesh.size(Axis::tensor);
   const std::uint64_t s = c.workload.sequence_length;
   const bool cut_sequence = c.plan.sequence_parallel && t > 1;
-  std::uint64_t common = std::gcd(std::gcd(c.model.heads, c.model.kv_heads), c.model.ffn);
+  std::uint64_t common = std::gcd(c.model.heads, c.model.ffn);
   if (cut_sequence) common = std::gcd(common, s);
   const auto leaves = [&](const char* name, std::uint64_t n) {
     return fmt::format("{} is {}, and {} / {} leaves {}.", name, n, n, t, n % t);
   };
-  const std::string nearest = nearest_divisors(common, t, "tensor sizes");
+  const std::string nearest = nearest_shares(c.model, c.workload, common, t);
   if (c.model.heads % t != 0) {
     c.error("mesh.tensor", "tensor-heads", "the tensor size does not divide heads",
             {leaves("heads", c.model.heads), nearest});
-  } else if (c.model.kv_heads % t != 0) {
-    c.error("mesh.tensor", "tensor-kv-heads", "the tensor size does not divide kv_heads",
-            {leaves("kv_heads", c.model.kv_heads),
-             "A rank gets whole key-value heads with their queries; key-value heads are not copied.", nearest});
+  } else if (!shares_out_heads(c.model, t)) {
+    c.error("mesh.tensor", "tensor-kv-heads", "the tensor size neither divides kv_heads nor is a multiple of them",
+            {fmt::format("kv_heads is {0}; {0} / {1} leaves {2}, and {1} / {0} leaves {3}.", c.model.kv_heads, t,
+                         c.model.kv_heads % t, t % c.model.kv_heads),
+             "A rank gets whole key-value heads with their queries, or shares one with as many ranks as the others do.",
+             nearest});
+  } else if (const std::string why = kv_copies_obstacle(c.model, c.workload, t); !why.empty()) {
+    c.error("mesh.tensor", "tensor-kv-copies", "tensor ranks cannot have copies of the key-value heads here",
+            {fmt::format("kv_heads is {}, and tensor {}.", c.model.kv_heads, t), why, nearest});
   } else if (c.model.ffn % t != 0) {
     c.error("mesh.tensor", "tensor-ffn", "the tensor size does not divide ffn", {leaves("ffn", c.model.ffn), nearest});
   }

@@ -131,6 +131,13 @@ enum class KernelKind : std::uint8_t {
   attention_scores_backward,
   attention_pairs_backward,  ///< of all ranks' keys, in their order
   swap_blocks,               ///< y[depth, rows, columns] = x[rows, depth, columns]
+
+  // Copies of keys and values, where more ranks share out query heads than there are key-value heads
+  // (core/program/head_copies.hpp). x[depth, rows, columns] are packed projections of all query heads of the `depth`
+  // ranks that brought a part each (1: this rank's own); qkv are those of this rank, of kv_heads copies with
+  // heads / kv_heads queries each. The place of qkv says which heads are this rank's.
+  share_heads_forward,
+  share_heads_backward,  ///< gradients of copies are summed; where other ranks have heads, the result is 0
   add_to,
   convert,  ///< to another element type
 

@@ -169,6 +169,9 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
         gpu_arithmetic(A::pair_scores, When::always), r(N::dcontext, contexts), r(N::qkv, qkv),
         r(N::weights, brought_scores), r(N::dscores, brought_scores), w(N::dkv, brought)),
     row(K::swap_blocks, "swap_blocks", W::elementwise, gpu, r(N::x, all_depth), w(N::y, all_depth)),
+    row(K::share_heads_forward, "share_heads_forward", W::elementwise, gpu_placed, r(N::x, all_depth), w(N::qkv, qkv)),
+    row(K::share_heads_backward, "share_heads_backward", W::elementwise, gpu_placed, r(N::dqkv, qkv),
+        w(N::dx, all_depth)),
     row(K::add_to, "add_to", W::elementwise, gpu, r(N::x, all), a(N::sum, all)),
     row(K::convert, "convert", W::elementwise, gpu, r(N::x, all), w(N::y, all)),
 

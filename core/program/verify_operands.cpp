@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/base/counted.hpp"
 #include "core/program/base_weights.hpp"
+#include "core/program/head_copies.hpp"
 #include "core/program/kernel_table.hpp"
 #include "core/program/moment_scales.hpp"
 #include "core/program/verify_parts.hpp"
@@ -222,6 +224,15 @@ class Operands {
         if (is_part(k) && k.ring != 0) inner_ring(k, k.kind == KernelKind::attention_part_forward ? 1 : 2);
         if (k.parameter > static_cast<double>(k.columns) && is_part(k)) {
           wrong("a rank attends to more pairs on average than the busiest rank");
+        }
+        break;
+      case KernelKind::share_heads_forward:
+      case KernelKind::share_heads_backward:
+        if (k.kv_heads == 0 || k.heads % k.kv_heads != 0) {
+          wrong("heads are not a multiple of kv_heads");
+        } else if (!HeadCopies(k).valid()) {
+          wrong(fmt::format("rows of {} x {} columns are not shared out evenly as {} heads and {}", k.depth, k.columns,
+                            k.heads, counted(k.kv_heads, "key")));
         }
         break;
       case KernelKind::adapter_forward:

@@ -140,6 +140,10 @@ AxisBits made_partial(Regions& regions, const OpRun& run, const Kernel& k, std::
     case KernelKind::query_key_gradient_sums:
       if (const auto& s = p[view(run, 1).buffer].shard) return sums(p, *s, 2, 3);
       break;
+    case KernelKind::share_heads_backward:
+      // Each rank has what its own heads add to the gradient of all.
+      if (const auto& s = p[view(run, 0).buffer].shard; s && k.depth > 1) return sums(p, *s, 2, 3);
+      break;
     case KernelKind::latent_heads_backward:
       // All heads share one key: its gradient is a sum over ranks that have others.
       if (const auto& s = p[view(run, 0).buffer].shard; s && i == 3) return sums(p, *s, 2, 3);

@@ -44,7 +44,7 @@ WholeTensor whole_tensor(Checkpoint& checkpoint, const StatePart& like) {
   for (const Checkpoint::Place& place : found->second) {
     RankFileReader& file = checkpoint.files[place.file];
     const StatePart& part = file.parts()[place.part];
-    if (part.slice.shape != like.slice.shape || part.dtype != like.dtype ||
+    if (!of_one_tensor(part.slice, like.slice) || part.dtype != like.dtype ||
         part.scale_phase.has_value() != like.scale_phase.has_value()) {
       throw Error(fmt::format("{} has {} as {} [{}], but the plan has it as {} [{}]", checkpoint.folder.string(), name,
                               name_of(part.dtype), fmt::join(part.slice.shape, ", "), name_of(like.dtype),

@@ -22,6 +22,21 @@ std::uint64_t element_count(const Slice& slice) {
   return n;
 }
 
+bool of_one_tensor(const Slice& a, const Slice& b) {
+  const bool ordered = a.shape.size() <= b.shape.size();
+  const std::vector<std::uint64_t>&few = ordered ? a.shape : b.shape, &many = ordered ? b.shape : a.shape;
+  std::size_t at = 0;
+  for (const std::uint64_t extent : few) {
+    std::uint64_t joined = 1;
+    do {
+      if (at == many.size()) return false;
+      joined *= many[at++];
+    } while (joined < extent);
+    if (joined != extent) return false;
+  }
+  return at == many.size();
+}
+
 void for_each_stretch(const Slice& slice,
                       const std::function<void(std::uint64_t, std::uint64_t, std::uint64_t)>& visit) {
   const std::size_t dims = slice.shape.size();

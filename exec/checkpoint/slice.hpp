@@ -25,6 +25,10 @@ struct Slice {
 /// Elements of the whole tensor.  Requires a product below 2^64 (readers check it).
 [[nodiscard]] std::uint64_t element_count(const Slice&);
 
+/// Whether both are of one tensor, element by element. One may have neighbouring dimensions of the other as one: plans
+/// that cut a matrix between heads tell heads and columns apart, others do not.
+[[nodiscard]] bool of_one_tensor(const Slice&, const Slice&);
+
 /// Calls visit(global, local, count) for runs of elements that are neighbours
 /// both in the whole tensor (row-major) and in the slice, leaving padding out.
 void for_each_stretch(const Slice&, const std::function<void(std::uint64_t, std::uint64_t, std::uint64_t)>& visit);

@@ -1,4 +1,5 @@
 #include "framework/accelerate/parts.hpp"
+#include "framework/head_rules.hpp"
 #include "framework/rooms.hpp"
 
 // Accelerate: PyTorch's FSDP and DDP, and DeepSpeed and Megatron-LM behind one configuration. 1048576
@@ -18,7 +19,8 @@ Framework accelerate() {
           "context=all_gather,ring "
           "zigzag=on inner_ring=0 recompute=none,full recompute_layers=0 offload=off parameter_chunk=none "
           "prefetch=1 overlap_gradients=on",
-      .rules = {{"zero=0", "replica=1", "whole copies need no replicas beside them"},
+      .rules = {whole_kv_heads_of_tensor(),
+                {"zero=0", "replica=1", "whole copies need no replicas beside them"},
                 {"zero=0", "context=1", "parallelism_config goes with FSDP"},
                 {"zero=0", "tensor=1", "parallelism_config goes with FSDP"},
                 {"zero=0", "recompute=none", "checkpoints are a part of fsdp_config"},

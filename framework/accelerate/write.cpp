@@ -14,6 +14,7 @@ constexpr std::initializer_list<Axis> axes_in_order{Axis::replica, Axis::data, A
 void refuse(const PlannedRun& run, PlanRefusals& no) {
   const Plan& p = run.plan;
   no.one_d_tensor();
+  no.whole_kv_heads();
   no.no_folding();
   no.sends_rows();
   no.no_placement();

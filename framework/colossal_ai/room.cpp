@@ -1,4 +1,5 @@
 #include "framework/colossal_ai/parts.hpp"
+#include "framework/head_rules.hpp"
 #include "framework/rooms.hpp"
 
 // Colossal-AI: a plugin of its booster says how a run is split.
@@ -15,7 +16,9 @@ Framework colossal_ai() {
               "context=ulysses,ring "
               "recompute=none,full offload_states=none,all states_tier=host offload_parameters=none "
               "offload_activations=none",
-          .rules = {{"zero=2", "pipeline=1", "with a pipeline ZeRO stops at stage 1"},
+          .rules = {whole_kv_heads_of_tensor(),
+                    whole_kv_heads_of_ulysses(),
+                    {"zero=2", "pipeline=1", "with a pipeline ZeRO stops at stage 1"},
                     {"zero=2", "expert=1", "with experts ZeRO stops at stage 1"},
                     {"zero=0", "offload_states=none", "ZeRO alone offloads states"},
                     {"context=ring", "zigzag=on", "the ring balances causal work"},

@@ -51,6 +51,8 @@ class Writer {
 
   void refuse_plan() {
     no_.one_d_tensor();
+    no_.whole_kv_heads();
+    no_.whole_kv_heads_of_ulysses();
     no_.no_folding();
     no_.sends_rows();
     no_.no_placement();

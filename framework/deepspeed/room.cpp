@@ -1,5 +1,6 @@
 #include "framework/deepspeed/json.hpp"
 #include "framework/deepspeed/write.hpp"
+#include "framework/head_rules.hpp"
 #include "framework/rooms.hpp"
 
 // DeepSpeed: ZeRO with offload, launched with a JSON configuration. 1048576 recomputed layers are all of them.
@@ -17,7 +18,8 @@ Framework deepspeed() {
               "recompute=none,full "
               "recompute_layers=0 offload_parameters=none offload_activations=none,all activations_tier=host "
               "reshard_after_forward=on parameter_chunk=none",
-          .rules = {{"zero=0,1,2", "replica=1", "MiCS, which has replicas, shards as ZeRO-3 does"},
+          .rules = {whole_kv_heads_of_tensor(),
+                    {"zero=0,1,2", "replica=1", "MiCS, which has replicas, shards as ZeRO-3 does"},
                     {"zero=0", "overlap_gradients=off", "without ZeRO gradients are summed behind the backward pass"},
                     {"zero=0", "offload_states=none", "states are offloaded in ZeRO alone"},
                     {"zero=1,2", "offload_states=none,all", "a part of the states is offloaded in ZeRO-3 alone"},

@@ -56,6 +56,7 @@ class Writer {
 
   void refuse_plan() {
     no_.one_d_tensor();
+    no_.whole_kv_heads();
     no_.no_folding();
     no_.sends_rows();
     no_.no_placement();

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "core/base/counted.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/spec/spec_files.hpp"
+#include "framework/head_rules.hpp"
 
 namespace orrery {
 
@@ -73,6 +75,21 @@ void PlanRefusals::one_d_tensor() {
   if (run_.plan.tensor == TensorAlgorithm::one_d) return;
   refuse("plan.tensor", "tensor", fmt::format("{} has only 1D tensor parallelism", title_),
          {fmt::format("tensor is {}.", name_of(run_.plan.tensor)), "Set it to 1d, with the axis tensor."});
+}
+
+void PlanRefusals::whole_kv_heads() {
+  if (tensor_keeps_kv_heads(run_)) return;
+  refuse("mesh.tensor", "kv-heads", fmt::format("{} gives each tensor rank whole key-value heads", title_),
+         {fmt::format("tensor is {}, and kv_heads {}.", run_.plan.mesh.size(Axis::tensor), run_.model.kv_heads),
+          fmt::format("Set tensor to {} or a divisor of it.", run_.model.kv_heads)});
+}
+
+void PlanRefusals::whole_kv_heads_of_ulysses() {
+  if (ulysses_keeps_kv_heads(run_)) return;
+  refuse("mesh.context", "kv-heads", fmt::format("{} gives each rank of Ulysses whole key-value heads", title_),
+         {fmt::format("tensor {} x context {} is more than the {} of the model.", run_.plan.mesh.size(Axis::tensor),
+                      run_.plan.mesh.size(Axis::context), counted(run_.model.kv_heads, "key-value head")),
+          "Set context to a smaller size, or to another algorithm."});
 }
 
 void PlanRefusals::no_placement() {

@@ -52,12 +52,14 @@ class PlanRefusals {
   [[nodiscard]] bool none() const { return out_.size() == before_; }
 
   // Reasons that many frameworks share.
-  void one_d_tensor();  ///< grids of tensor ranks
-  void no_placement();  ///< ranks on devices of the user's choice
-  void whole_loss();    ///< a loss in chunks
-  void no_folding();    ///< experts folded over other axes
-  void sends_rows();    ///< tokens that all ranks gather for their experts
-  void no_algorithm();  ///< algorithms of collectives
+  void one_d_tensor();               ///< grids of tensor ranks
+  void whole_kv_heads();             ///< tensor ranks that share key-value heads
+  void whole_kv_heads_of_ulysses();  ///< context ranks that do
+  void no_placement();               ///< ranks on devices of the user's choice
+  void whole_loss();                 ///< a loss in chunks
+  void no_folding();                 ///< experts folded over other axes
+  void sends_rows();                 ///< tokens that all ranks gather for their experts
+  void no_algorithm();               ///< algorithms of collectives
   void no_pipeline(const char* why);
   void no_order_alone();  ///< another schedule than 1F1B on one stage
   void no_chunks();       ///< ZeRO-3's parameter chunks

@@ -1,3 +1,4 @@
+#include "framework/head_rules.hpp"
 #include "framework/megatron_core/read.hpp"
 #include "framework/megatron_core/write.hpp"
 #include "framework/rooms.hpp"
@@ -15,7 +16,8 @@ Framework megatron_core() {
               "parameter_chunk=none "
               "schedule=1f1b,interleaved context=all_gather,ring,ulysses inner_ring=0 recompute_layers=0 "
               "offload_parameters=off offload_activations=off states_tier=host",
-          .rules = {{"pipeline=1", "schedule=1f1b chunks=1", "without a pipeline microbatches follow each other"},
+          .rules = {whole_kv_heads_of_ulysses(),
+                    {"pipeline=1", "schedule=1f1b chunks=1", "without a pipeline microbatches follow each other"},
                     {"zero=0", "replica=1 offload_states=off", "only shards have copies, and only they are offloaded"},
                     {"zero=2,3", "pipeline=1 overlap_gradients=on offload_states=off",
                      "Megatron-FSDP has no pipeline here, and reduces beside the backward pass"},

@@ -178,6 +178,7 @@ void write_megatron_mesh(FlagWriter& w) {
     w.refuse("mesh.placement", "placement", "Megatron-LM has no flag for the placement of ranks",
              {"It puts rank i on device i.  Order the launcher's hosts instead, and leave the placement out."});
   }
+  w.shared().whole_kv_heads_of_ulysses();
   if (plan.loss_chunks > 1) {
     w.refuse("plan.loss_chunks", "loss-chunks", "Megatron-LM makes the loss in one piece", {"Leave out loss_chunks."});
   }

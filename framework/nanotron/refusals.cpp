@@ -46,6 +46,7 @@ class Refusals {
              {fmt::format("Set {} to 1, and data to the product of both.", name)});
     }
     PlanRefusals no(run_, "nanotron", out_);
+    no.whole_kv_heads();
     no.no_folding();
     no.sends_rows();
     if (!nanotron_order(run_)) {

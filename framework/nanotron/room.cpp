@@ -1,3 +1,4 @@
+#include "framework/head_rules.hpp"
 #include "framework/nanotron/reading.hpp"
 #include "framework/nanotron/writing.hpp"
 #include "framework/rooms.hpp"
@@ -16,7 +17,8 @@ Framework nanotron() {
               "zigzag=off inner_ring=0 "
               "schedule=gpipe,1f1b recompute=none,full recompute_layers=0 offload=off attention=flash "
               "overlap_gradients=on",
-          .rules = {{"zero=1", "context=1", "nanotron shards states along data alone"},
+          .rules = {whole_kv_heads_of_tensor(),
+                    {"zero=1", "context=1", "nanotron shards states along data alone"},
                     {"", "", "ranks stand in the order pipeline, data, context, tensor", "mesh.order", nanotron_order},
                     {"", "", "nanotron shares layers out by their cost", "plan.stage_layers", nanotron_stages}},
           .close = close_nanotron_stages,

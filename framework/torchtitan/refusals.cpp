@@ -64,6 +64,7 @@ class Refusals {
       refuse("mesh.placement", "placement", "torchtitan has no key for the placement of ranks",
              {"It puts rank i on device i. Order the launcher's hosts instead, and leave the placement out."});
     }
+    PlanRefusals(run_, "torchtitan", out_).whole_kv_heads();
     if (!torchtitan_order(run_)) {
       refuse("mesh.order", "mesh-order", "torchtitan has one order of ranks",
              {"It is pipeline, replica, data, expert, context, tensor, outermost first."});

@@ -1,3 +1,4 @@
+#include "framework/head_rules.hpp"
 #include "framework/rooms.hpp"
 #include "framework/torchtitan/reading.hpp"
 #include "framework/torchtitan/writing.hpp"
@@ -14,7 +15,8 @@ Framework torchtitan() {
               "parameter_chunk=none context=all_gather,ring "
               "zigzag=on inner_ring=0 schedule=gpipe,1f1b,interleaved,breadth-first,zb-v,dualpipe-v "
               "recompute=none,full recompute_layers=0 offload=off attention=flash overlap_gradients=on",
-          .rules = {{"pipeline=1", "schedule=1f1b chunks=1", "without a pipeline microbatches follow each other"},
+          .rules = {whole_kv_heads_of_tensor(),
+                    {"pipeline=1", "schedule=1f1b chunks=1", "without a pipeline microbatches follow each other"},
                     {"expert=!1 context=!1", "expert_folding=context,context+tensor",
                      "expert ranks come from context ranks first"},
                     {"data=1 context=1 expert=1", "pipeline=1 tensor=1",

@@ -29,7 +29,9 @@ TEST_CASE("plans of all kinds on a device give what the reference gives, and lea
       {"adapters", [](test::RandomRunLimits& l) { l.adapters = true, l.mixture = false; }},
       {"context parts", [](test::RandomRunLimits& l) { l.cut_positions = true; }},
       {"experts", [](test::RandomRunLimits& l) { l.expert = 2; }},
-      {"predictions", [](test::RandomRunLimits& l) { l.predictions = true; }}};
+      {"predictions", [](test::RandomRunLimits& l) { l.predictions = true; }},
+      {"shared key-value heads",
+       [](test::RandomRunLimits& l) { l.shared_kv_heads = true, l.tensor = TensorAlgorithm::one_d; }}};
   const std::uint64_t plans = std::getenv("ORRERY_LONG_TESTS") != nullptr ? 60 : 6;
   for (const Kind& kind : kinds) {
     test::RandomRunLimits limits;

@@ -80,6 +80,9 @@ std::vector<PlannedRun> subjects() {
   }
   list.push_back(subject(decoder(true, true), Precision::fp64, OptimizerKind::adam));
   list.back().model.prediction_modules = 2;
+  // Tensor ranks may share one of two key-value heads.
+  list.push_back(subject(decoder(true, true), Precision::fp64, OptimizerKind::adafactor));
+  list.back().model.kv_heads = 2;
   // Latent attention, an encoder, images.
   list.push_back(subject(decoder(true, false), Precision::fp32, OptimizerKind::adam));
   list.back().model.latent = LatentAttention{6, 6, 2, 2};

@@ -9,6 +9,7 @@
 
 #include "core/base/random.hpp"
 #include "core/plan/chunk_check.hpp"
+#include "core/plan/head_shares.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/spec/spec_files.hpp"
@@ -364,6 +365,23 @@ void add_base(Draw& draw, PlannedRun& run) {
   run.plan.parameter_chunk = Bytes();
 }
 
+/// Leaves a decoder fewer key-value heads than there are ranks that share out heads: one, or one for some of them.
+void share_kv_heads(Draw& draw, PlannedRun& run) {
+  ModelSpec& m = run.model;
+  const Plan& p = run.plan;
+  const std::uint64_t tensor = p.tensor == TensorAlgorithm::one_d ? p.mesh.size(Axis::tensor) : 1;
+  const std::uint64_t side = p.mesh.size(Axis::column);
+  const std::uint64_t ranks = tensor * side * (p.context == ContextAlgorithm::ulysses ? p.mesh.size(Axis::context) : 1);
+  std::vector<std::uint64_t> fewer;
+  for (std::uint64_t n = side; n < ranks; ++n) {
+    if (ranks % n == 0 && (n % tensor == 0 || tensor % n == 0) && n % side == 0) fewer.push_back(n);
+  }
+  if (fewer.empty() || m.architecture != Architecture::decoder || m.latent) return;
+  const ModelSpec whole = m;
+  m.kv_heads = fewer[draw.in(0, fewer.size() - 1)];
+  if (!kv_copies_obstacle(m, run.workload, tensor).empty()) m = whole;
+}
+
 }  // namespace
 
 PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
@@ -495,6 +513,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     const double wanted = least * draw.of({1.0, 1.3, 2.0, 5.0});
     p.parameter_chunk = Bytes::of(std::ceil(wanted / static_cast<double>(unit)) * static_cast<double>(unit));
   }
+  if (limits.shared_kv_heads) share_kv_heads(draw, run);
   if (limits.predictions) add_predictions(draw, run);
   if (limits.adapters) add_adapters(draw, run);
   if (limits.few_bits) add_base(draw, run);

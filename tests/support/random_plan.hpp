@@ -31,6 +31,7 @@ struct RandomRunLimits {
   bool predictions = false;               ///< has prediction modules: 1D decoders, and no ZeRO-2, 3 or offloading
   bool adapters = false;                  ///< has adapters; check may still refuse the plan
   bool few_bits = false;                  ///< beside adapters, the layers' matrices are in few bits
+  bool shared_kv_heads = false;           ///< tensor or Ulysses ranks share key-value heads, where they may
   bool architectures = false;             ///< BERT, vision transformers and latent attention only
 };
 

@@ -36,6 +36,10 @@ struct HeadShape {
 };
 [[nodiscard]] HeadShape local_heads(const State&);  ///< of a layer's packed projections
 [[nodiscard]] Kernel attention_kernel(const State&, const HeadShape&, KernelKind, Pass);
+/// Gives `heads` their copies of keys and values, or takes those of gradients together, in `parts` parts of `width`
+/// columns (share_heads_forward and share_heads_backward).
+[[nodiscard]] Kernel sharing_kernel(const State&, const HeadShape& heads, Pass, std::uint64_t parts,
+                                    std::uint64_t width);
 
 /// The same kernel with what the model makes of scores in layers of a kind: which keys are seen, scale, cap and slopes.
 [[nodiscard]] Kernel scoring_kernel(const State&, const HeadShape&, const LayerKind&, KernelKind, Pass);

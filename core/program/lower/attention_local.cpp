@@ -1,4 +1,5 @@
 #include "core/base/diagnostics.hpp"
+#include "core/plan/head_shares.hpp"
 #include "core/program/lower/attention.hpp"
 #include "core/program/lower/tensor.hpp"
 
@@ -16,6 +17,16 @@ Kernel attention_kernel(const State& s, const HeadShape& shape, KernelKind kind,
   k.kv_heads = shape.kv_heads;
   k.head_dim = static_cast<std::uint32_t>(key);
   k.options.causal = is_causal(s.model);
+  return k;
+}
+
+Kernel sharing_kernel(const State& s, const HeadShape& heads, Pass pass, std::uint64_t parts, std::uint64_t width) {
+  const bool forward = pass == Pass::forward;
+  Kernel k =
+      attention_kernel(s, heads, forward ? KernelKind::share_heads_forward : KernelKind::share_heads_backward, pass);
+  k.options.causal = false;
+  k.columns = width;
+  k.depth = parts;
   return k;
 }
 
@@ -40,7 +51,7 @@ std::vector<Operand> with_sinks(const State& s, const AttentionOperands& o, Kern
 }
 
 void sinks_backward(const State& s, BlockBuilder& b, const AttentionOperands& o, BufferId lse) {
-  if (!s.model.sinks) return;
+  if (!s.model.sinks || !s.trains_weights()) return;
   const Module& module = s.*o.kind->module;
   b.compute(attention_kernel(s, local_heads(s), KernelKind::attention_sinks_backward, Pass::weight_gradient),
             {read(o.context_gradient), read(o.context), read(lse), weight_of(s, module, "attention.sinks"),
@@ -49,11 +60,12 @@ void sinks_backward(const State& s, BlockBuilder& b, const AttentionOperands& o,
 
 Shard qkv_shard(const State& s, Rows rows, const AxisList& heads) {
   const ModelSpec& m = s.model;
-  const std::uint64_t group_width = (m.heads / m.kv_heads + 1) * key_width(m) + value_width(m);
+  const std::uint64_t kv_heads = held_kv_heads(m, size(s.plan.mesh, heads));
+  const std::uint64_t group_width = (m.heads / kv_heads + 1) * key_width(m) + value_width(m);
   // The cut along kv groups tells kernels which global heads this rank holds.
   return {position_dim(s, rows),
           wide_sequences(s),
-          {m.kv_heads, m.kv_heads, heads, false},
+          {kv_heads, kv_heads, heads, false},
           {group_width, group_width, {}, false}};
 }
 
@@ -67,9 +79,10 @@ std::uint64_t pair_width(const State& s) { return s.kv_heads * (key_width(s.mode
 
 Shard pair_shard(const State& s, Rows rows) {
   const std::uint64_t pair = key_width(s.model) + value_width(s.model);
+  const std::uint64_t kv_heads = held_kv_heads(s.model, size(s.plan.mesh, s.layout.wide_features));
   return {position_dim(s, rows),
           wide_sequences(s),
-          {s.model.kv_heads, s.model.kv_heads, s.layout.wide_features, false},
+          {kv_heads, kv_heads, s.layout.wide_features, false},
           {pair, pair, {}, false}};
 }
 

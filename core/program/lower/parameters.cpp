@@ -203,8 +203,11 @@ void product_slice(TableBuilder& t, const State& c, std::string_view weight) {
   const std::string name(weight);
   if (weight == "attention.qkv.weight") {
     const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
-    t.slice(name, {cut(m.hidden, l.widen_in), cut(m.kv_heads, l.widen_out), whole(group_width)}, Init::normal,
-            deviation);
+    // Ranks that share a key-value head each hold a part of its columns.
+    t.slice(name,
+            c.shares_kv_heads ? Shard{cut(m.hidden, l.widen_in), cut(m.kv_heads * group_width, l.widen_out)}
+                              : Shard{cut(m.hidden, l.widen_in), cut(m.kv_heads, l.widen_out), whole(group_width)},
+            Init::normal, deviation);
   } else if (weight == "attention.out.weight") {
     t.slice(name, {cut(m.heads * value_width(m), l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
   } else if (weight == "ffn.down.weight") {
@@ -247,7 +250,10 @@ ParameterTable layer_table(const State& c, bool mixture) {
     t.segment(false, false);
     if (m.sinks) t.slice("attention.sinks", {cut(m.heads, l.wide_features)}, Init::normal, deviation);
     if (m.biases.qkv) {
-      t.slice("attention.qkv.bias", {cut(m.kv_heads, l.wide_features), whole(group_width)}, Init::zeros);
+      t.slice("attention.qkv.bias",
+              c.shares_kv_heads ? Shard{cut(m.kv_heads * group_width, l.wide_features)}
+                                : Shard{cut(m.kv_heads, l.wide_features), whole(group_width)},
+              Init::zeros);
     }
     if (m.biases.ffn && !mixture) {
       const ShardDim width = cut(m.ffn, l.wide_features);

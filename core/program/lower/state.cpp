@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/base/diagnostics.hpp"
+#include "core/plan/head_shares.hpp"
 #include "core/program/lower/tensor.hpp"
 
 namespace orrery::lowering {
@@ -101,9 +102,12 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
   grid = plan.tensor != TensorAlgorithm::one_d;
   hidden_width = model.hidden / size(plan.mesh, layout.stream_features);
   heads = static_cast<std::uint32_t>(model.heads / parts_of_wide);
-  kv_heads = static_cast<std::uint32_t>(model.kv_heads / parts_of_wide);
+  kv_heads = static_cast<std::uint32_t>(held_kv_heads(model, parts_of_wide) / parts_of_wide);
+  shares_kv_heads = parts_of_wide > model.kv_heads;
   context_width = heads * value_width(model);
-  qkv_width = heads * key_width(model) + kv_heads * (key_width(model) + value_width(model));
+  const std::uint64_t pair = key_width(model) + value_width(model);
+  qkv_width = heads * key_width(model) + kv_heads * pair;
+  projected = (model.heads * key_width(model) + model.kv_heads * pair) / parts_of_wide;
   ffn = model.ffn / parts_of_wide;
   vocabulary = padded_vocabulary(plan, model) / parts_of_wide;
   expert_axes = orrery::expert_axes(plan);

@@ -273,8 +273,10 @@ struct State {
   std::uint64_t tokens;                   ///< of one microbatch on one rank, sequence parallelism apart
   std::uint64_t rows;             ///< tokens of the residual stream: tokens, or tokens / tensor with sequence parallel
   std::uint64_t hidden_width;     ///< of the residual stream
-  std::uint32_t heads, kv_heads;  ///< local
+  std::uint32_t heads, kv_heads;  ///< local; key-value heads as attention takes them, a copy where ranks share one
+  bool shares_kv_heads;           ///< more tensor ranks than key-value heads: projections are gathered
   std::uint64_t qkv_width, context_width, ffn, vocabulary;  ///< local
+  std::uint64_t projected;  ///< width of the product that makes queries, keys and values; else qkv_width
   bool sequence_parallel;
   bool sums_over_tensor;  ///< tensor ranks have parts of gradients of parameters that are the same on all of them
   AxisList expert_axes;   ///< expert_axes(plan)

@@ -5,6 +5,7 @@
 #include "core/program/lower/latent_attention.hpp"
 #include "core/program/lower/mixture_layer.hpp"
 #include "core/program/lower/rotation.hpp"
+#include "core/program/lower/shared_heads.hpp"
 #include "core/program/lower/tensor_1d.hpp"
 
 #include <algorithm>
@@ -136,8 +137,9 @@ class Layer {
       ffn_pre_gradient_ = flat("ffn.pre.gradient", Role::workspace, c_.act, c_.tokens * up_width());
     context_gradient_ = flat("context.gradient", Role::workspace, c_.act, c_.tokens * c_.context_width);
     qkv_gradient_ = flat("qkv.gradient", Role::workspace, c_.act, c_.tokens * c_.qkv_width);
-    // Rotations are turned back by positions, which the cut tells.
-    if (c_.context > 1 || m.latent) c_.program.buffers[index(qkv_gradient_)].shard = c_.program[qkv_].shard;
+    // Rotations are turned back by positions, which the cut tells; and shared heads need to know whose they are.
+    if (c_.context > 1 || m.latent || c_.shares_kv_heads)
+      c_.program.buffers[index(qkv_gradient_)].shard = c_.program[qkv_].shard;
     if (norms_behind()) {
       const auto behind = [&](BranchEnd& end, const std::string& name, const char* weight, const char* bias) {
         end.norm = NormSite{nullptr, weight, bias, name == "ffn" ? "ffn.out_norm" : "attention.out_norm"};
@@ -151,6 +153,7 @@ class Layer {
     attention_end_.site = 2;
     ffn_end_.site = 3;
     ffn_end_.whole = gathered_gradient_;
+    if (SharedHeads::needed(c_)) shared_ = std::make_unique<SharedHeads>(c_);
     if (HeadVectors::needed(m)) heads_ = std::make_unique<HeadVectors>(c_, qkv_, qkv_gradient_);
     if (m.latent) latent_ = std::make_unique<LatentProjections>(c_, norm1_out_, qkv_, qkv_gradient_);
     input_gradient_ = stream("input.gradient", Role::workspace, c_.act, false);
@@ -211,7 +214,9 @@ class Layer {
 
   /// Packed queries, keys and values of x.
   void make_heads(BlockBuilder& b, BufferId x) {
-    products_->forward(b, qkv(), x, heads_ ? heads_->product(normed_heads()) : qkv_);
+    const BufferId y = heads_ ? heads_->product(normed_heads()) : qkv_;
+    products_->forward(b, qkv(), x, shared_ ? shared_->product() : y);
+    if (shared_) shared_->forward(b, y);
     if (heads_) heads_->forward(b, *module_, normed_heads());
     if (rotates(c_.model, layer_)) {
       b.compute(rope_kernel(c_, layer_, KernelKind::rope_forward, Pass::forward), {update(qkv_)});
@@ -227,7 +232,7 @@ class Layer {
 
   [[nodiscard]] Product qkv() const {
     return {module_,         "attention.qkv.weight", c_.model.biases.qkv ? "attention.qkv.bias" : nullptr,
-            c_.hidden_width, c_.qkv_width,           true};
+            c_.hidden_width, c_.projected,           true};
   }
   [[nodiscard]] Product out() const {
     return {module_, "attention.out.weight", nullptr, c_.context_width, c_.hidden_width, false};
@@ -397,7 +402,8 @@ class Layer {
     if (rotates(c_.model, layer_)) {
       b.compute(rope_kernel(c_, layer_, KernelKind::rope_backward, Pass::input_gradient), {update(qkv_gradient_)});
     }
-    return heads_ ? heads_->backward(b, *module_, normed_heads()) : qkv_gradient_;
+    const BufferId d = heads_ ? heads_->backward(b, *module_, normed_heads()) : qkv_gradient_;
+    return shared_ ? shared_->backward(b, d) : d;
   }
 
   /// Gradients of a column-parallel product.  The input gradient's sum, column_sum_, runs beside the weight gradient,
@@ -441,6 +447,7 @@ class Layer {
   std::unique_ptr<AdaptedProducts> products_;  ///< of the dense parts
   std::unique_ptr<MixtureLayer> mixture_;
   std::unique_ptr<HeadVectors> heads_;
+  std::unique_ptr<SharedHeads> shared_;
   std::unique_ptr<LatentProjections> latent_;  ///< in place of the product that makes queries, keys and values
   BufferId hidden_, gradient_;
   BranchEnd attention_end_, ffn_end_;  ///< side by side, branches end in the first

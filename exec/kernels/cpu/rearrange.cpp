@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/program/head_copies.hpp"
 #include "exec/kernels/cpu/heads.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
 
@@ -81,6 +82,55 @@ void unpack_gradients(const Kernel& k, const Operands& o, const KernelContext& c
   }
 }
 
+/// The first share of this rank, by the place of its packed heads; where all parts are its own, the first of all.
+std::uint64_t first_share(const HeadCopies& copies, const Operand& qkv) {
+  return copies.parts == 1 || qkv.place.shard == nullptr ? 0 : qkv.place.box.offset[2];
+}
+
+void share_heads_forward(const Kernel& k, const Operands& o, const KernelContext&) {
+  const HeadCopies copies(k);
+  const Operand &x = o[N::x], &qkv = o[N::qkv];
+  ORRERY_ASSERT(copies.valid() && x.dtype == qkv.dtype, k.columns, k.depth, x.dtype, qkv.dtype);
+  const std::uint64_t element = size_of(x.dtype), first = first_share(copies, qkv), width = copies.share_width();
+  const auto* from = static_cast<const std::byte*>(x.data);
+  auto* to = static_cast<std::byte*>(qkv.data);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    for (std::uint64_t held = 0; held < copies.held; ++held) {
+      for (std::uint64_t c = 0, n = 0; c < width; c += n) {
+        // A run ends with the queries, or with a part.
+        const std::uint64_t column = copies.source(first + held, c);
+        n = std::min((c < copies.queries ? copies.queries : width) - c, copies.columns - column % copies.columns);
+        std::memcpy(to + ((row * copies.held + held) * width + c) * element,
+                    from + copies.element(row, column) * element, n * element);
+      }
+    }
+  }
+}
+
+template <class T>
+void share_heads_backward(const Kernel& k, const Operands& o, const KernelContext& context) {
+  const HeadCopies copies(k);
+  const Operand &dqkv = o[N::dqkv], &dx = o[N::dx];
+  ORRERY_ASSERT(copies.valid(), k.columns, k.depth);
+  const std::uint64_t all = copies.columns * copies.parts, width = copies.share_width();
+  const std::uint64_t first = first_share(copies, dqkv);
+  T* sums = context.scratch->get<T>(first_own, all + width + copies.columns);
+  T* buffer = sums + all;
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    std::fill_n(sums, all, T{0});
+    for (std::uint64_t held = 0; held < copies.held; ++held) {
+      const T* share = read(dqkv, (row * copies.held + held) * width, width, buffer);
+      for (std::uint64_t c = 0; c < width; ++c) sums[copies.source(first + held, c)] += share[c];
+    }
+    for (std::uint64_t part = 0; part < copies.parts; ++part) {
+      const std::uint64_t at = copies.element(row, part * copies.columns);
+      T* y = target(dx, at, buffer + width);
+      std::copy_n(sums + part * copies.columns, copies.columns, y);
+      finish(dx, at, copies.columns, y);
+    }
+  }
+}
+
 template <class T>
 void add_to(const Kernel&, const Operands& o, const KernelContext&) {
   T in[tile];
@@ -115,6 +165,8 @@ std::span<const HostKernel> rearranging_kernels() {
       {KernelKind::pack_keys_values, pack_keys_values, pack_keys_values},
       {KernelKind::split_keys_values, split_keys_values, split_keys_values},
       {KernelKind::unpack_gradients, unpack_gradients<float>, unpack_gradients<double>},
+      {KernelKind::share_heads_forward, share_heads_forward, share_heads_forward},
+      {KernelKind::share_heads_backward, share_heads_backward<float>, share_heads_backward<double>},
       {KernelKind::add_to, add_to<float>, add_to<double>},
       {KernelKind::convert, convert_to<float>, convert_to<double>},
   };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/program/head_copies.hpp"
 #include "exec/kernels/cpu/heads.hpp"
 #include "exec/kernels/device/launcher.hpp"
 
@@ -53,6 +54,39 @@ struct UnpackGradients {
   }
 };
 
+/// This rank's queries, each share with a copy of its key and value; i counts the result.
+struct ShareHeads {
+  Moved move;
+  HeadCopies copies;
+  std::uint64_t first;  ///< share of this rank
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::uint64_t width = copies.share_width(), held = i / width % copies.held, row = i / width / copies.held;
+    move(i, copies.element(row, copies.source(first + held, i % width)));
+  }
+};
+
+/// Gradients of shares, those of copies summed, and 0 where other ranks have shares; i counts (row, column).
+template <class T>
+struct TakeShares {
+  Elements dqkv, dx;
+  HeadCopies copies;
+  std::uint64_t first;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::uint64_t all = copies.columns * copies.parts, row = i / all, column = i % all;
+    const std::uint64_t group = column / copies.group_width(), c = column % copies.group_width();
+    const std::uint64_t of_queries = copies.copies * copies.queries;
+    T sum{0};
+    for (std::uint64_t copy = 0; copy < copies.copies; ++copy) {
+      const std::uint64_t share = group * copies.copies + copy;
+      const bool own = c >= of_queries || c / copies.queries == copy;
+      if (!own || share < first || share >= first + copies.held) continue;
+      const std::uint64_t at = c >= of_queries ? copies.queries + c - of_queries : c % copies.queries;
+      sum += dqkv.load<T>((row * copies.held + share - first) * copies.share_width() + at);
+    }
+    dx.store(copies.element(row, column), sum);
+  }
+};
+
 template <class T, class Launcher>
 bool run_rearranging(Launcher& l, const Kernel& k, const NamedOperands& o, const KernelContext&) {
   const auto x = [&](N name) { return Elements(o[name]); };
@@ -80,6 +114,19 @@ bool run_rearranging(Launcher& l, const Kernel& k, const NamedOperands& o, const
       const cpu::Heads s(k);
       for_each(l, k.rows * s.qkv_width(),
                UnpackGradients<T>{x(N::dq), x(N::dkv), x(N::dqkv), s.group_width(), s.group * s.dim});
+      return true;
+    }
+    case KernelKind::share_heads_forward:
+    case KernelKind::share_heads_backward: {
+      const bool forward = k.kind == KernelKind::share_heads_forward;
+      const HeadCopies copies(k);
+      const Place& place = o[forward ? N::qkv : N::dqkv].place;
+      const std::uint64_t first = copies.parts == 1 || place.shard == nullptr ? 0 : place.box.offset[2];
+      if (forward) {
+        for_each(l, k.rows * copies.held * copies.share_width(), ShareHeads{{x(N::x), x(N::qkv)}, copies, first});
+      } else {
+        for_each(l, k.rows * copies.columns * copies.parts, TakeShares<T>{x(N::dqkv), x(N::dx), copies, first});
+      }
       return true;
     }
     default: return false;

@@ -243,6 +243,25 @@ TEST_CASE("the verifier rejects every lost and every repeated op where experts' 
   CHECK(count.harmless * 20 < count.lost);
 }
 
+TEST_CASE("the verifier rejects every lost and every repeated op where ranks share key-value heads",
+          "[property][verify]") {
+  Losses count;
+  test::RandomRunLimits limits;
+  limits.shared_kv_heads = true;
+  std::uint64_t met = 0;
+  const std::uint64_t seeds = sample(36);
+  for (std::uint64_t seed = 1; met < seeds; ++seed) {
+    const PlannedRun run = test::random_run(seed, limits);
+    const std::uint64_t ranks = run.plan.mesh.size(Axis::tensor) * run.plan.mesh.size(Axis::context);
+    if (ranks <= run.model.kv_heads || run.model.kv_heads == run.model.heads) continue;
+    lose_and_repeat(seed, run, count);
+    ++met;
+  }
+  CAPTURE(count.lost, count.harmless, count.repeated);
+  CHECK(count.lost * stride() > 100 * seeds);
+  CHECK(count.harmless * 20 < count.lost);
+}
+
 // Forward and backward kernels make the same scores of the same keys.
 TEST_CASE("the verifier rejects a kernel with other scores than its layer's", "[property][verify]") {
   std::size_t changes = 0;

@@ -77,6 +77,34 @@ TEST_CASE("a GPU moves what the host moves", "[gpu-bodies]") {
   compare({kernel(KernelKind::swap_blocks, t, 7, 5, 4), {values(t, 7 * 5 * 4, 1), zeros(t, 7 * 5 * 4)}, {}, {}}, 0.0);
 }
 
+TEST_CASE("a GPU shares heads out as the host does", "[gpu-bodies]") {
+  const DType t = GENERATE(DType::f64, DType::f32, DType::bf16);
+  // Two groups of four queries over `shares` ranks or copies; a row has 2 (4 x 10 + 10 + 6) columns.
+  const std::uint32_t shares = GENERATE(2U, 4U, 8U), groups = 2, group = 4;
+  const std::uint64_t all = groups * (group * dim + dim + value);
+  const std::uint64_t share = groups * group / shares * dim + dim + value;
+  for (const std::uint64_t parts : {std::uint64_t{1}, std::uint64_t{shares}}) {
+    const std::uint32_t held = parts == 1 ? shares : 1;
+    Shard shard{
+        {own, own, {}, false}, {1, 1, {}, false}, {shares, shares, {Axis::tensor}, false}, {share, share, {}, false}};
+    Place place;
+    place.shard = &shard;
+    place.box.rank = 4;
+    place.box.offset = {0, 0, parts == 1 ? 0U : shares - 1U, 0};
+    place.box.extent = {own, 1, held, share};
+    Kernel k = kernel(KernelKind::share_heads_forward, t, own, all / parts, parts);
+    k.batch = 1;
+    k.heads = groups * group / shares * held;
+    k.kv_heads = held;
+    k.head_dim = dim;
+    k.value_dim = value;
+    CAPTURE(shares, parts);
+    compare({k, {values(t, own * all, 1), zeros(t, own * held * share)}, {}, {}, {Place{}, place}}, 0.0);
+    k.kind = KernelKind::share_heads_backward;
+    compare({k, {values(t, own * held * share, 1), zeros(t, own * all)}, {}, {}, {place, Place{}}}, bound(t));
+  }
+}
+
 TEST_CASE("a GPU's attention on brought keys computes what the host's does", "[gpu-bodies]") {
   const DType t = GENERATE(DType::f64, DType::f32, DType::bf16);
   const std::uint32_t kv_heads = GENERATE(4U, 2U, 1U);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "framework/launch/plan_refusals.hpp"
 #include "framework/nanotron/stages.hpp"
 #include "tests/unit/framework/launch_test.hpp"
 
@@ -95,6 +96,74 @@ TEST_CASE("Rules of a model and of an optimizer limit the plans for them alone",
   };
   CHECK(allowed(base("torchtitan"), split));
   CHECK_FALSE(allowed(base("torchtitan", "qwen3-0.6b"), split));  // tied to the embedding of the first stage
+}
+
+// 32 query heads and 8 key-value heads.
+TEST_CASE("Ranks share key-value heads where a framework launches that, and its writer refuses it elsewhere",
+          "[framework]") {
+  const auto run_of = [](const Framework& f, Mesh mesh) {
+    PlannedRun run = base(std::string(f.name).c_str());
+    run.plan.mesh = std::move(mesh);
+    run.plan.zero_stage = f.name == "accelerate" || f.name == "torchtitan" ? 3 : 0;
+    if (f.name == "torchtitan" || f.name == "megatron-core") run.plan.sequence_parallel = true;
+    if (run.plan.mesh.size(Axis::context) > 1) run.plan.context = ContextAlgorithm::ulysses;
+    close_for_framework(run);
+    run.plan.overlap_gradients = run.plan.overlap_gradients.value_or(true);
+    run.plan.attention = AttentionKernel::flash;
+    run.plan.stage_layers = {{32}};
+    run.plan.gradient_bucket = Bytes::of(40e6);
+    return run;
+  };
+  const auto refused = [](const Framework& f, const PlannedRun& run) {
+    Diagnostics d;
+    static_cast<void>(f.writings.front().write(run, d));
+    return std::any_of(d.list().begin(), d.list().end(),
+                       [](const Diagnostic& m) { return m.code == "export.kv-heads"; });
+  };
+  const auto has = [](const std::vector<std::string>& all, const char* reason, const PlannedRun& run) {
+    Diagnostics d;
+    check_framework(run, d);
+    return !all.empty() && render(d).find(reason) != std::string::npos;
+  };
+  for (const Framework& f : frameworks()) {
+    if (f.writings.empty()) continue;
+    INFO(f.name);
+    const PlannedRun whole = run_of(f, Mesh{{{Axis::data, 2}, {Axis::tensor, 8}}});
+    const PlannedRun shared = run_of(f, Mesh{{{Axis::data, 2}, {Axis::tensor, 16}}});
+    const char* reason = "tensor ranks have whole key-value heads";
+    CHECK_FALSE(refused(f, whole));
+    CHECK_FALSE(has(codes(whole), reason, whole));
+    CHECK(refused(f, shared) == (f.name != "megatron-core"));
+    CHECK(has(codes(shared), reason, shared) == (f.name != "megatron-core"));
+  }
+  for (const Framework* f :
+       {framework_named("megatron-core"), framework_named("deepspeed"), framework_named("colossal-ai")}) {
+    INFO(f->name);
+    const PlannedRun run = run_of(*f, Mesh{{{Axis::data, 2}, {Axis::context, 16}}});
+    const char* reason = "context ranks of Ulysses have whole key-value heads";
+    CHECK(refused(*f, run) == (f->name != "deepspeed"));
+    CHECK(has(codes(run), reason, run) == (f->name != "deepspeed"));
+  }
+}
+
+TEST_CASE("The refusal of shared key-value heads names the sizes", "[framework]") {
+  PlannedRun run = base("nanotron");
+  run.plan.mesh.axes = {{Axis::tensor, 16}};
+  run.plan.origin = {};
+  Diagnostics d;
+  PlanRefusals(run, "nanotron", d).whole_kv_heads();
+  CHECK(render(d) ==
+        "error: nanotron gives each tensor rank whole key-value heads [export.kv-heads]\n"
+        "  tensor is 16, and kv_heads 8.\n"
+        "  Set tensor to 8 or a divisor of it.\n");
+  run.plan.mesh.axes = {{Axis::context, 16}};
+  run.plan.context = ContextAlgorithm::ulysses;
+  Diagnostics e;
+  PlanRefusals(run, "Colossal-AI", e).whole_kv_heads_of_ulysses();
+  CHECK(render(e) ==
+        "error: Colossal-AI gives each rank of Ulysses whole key-value heads [export.kv-heads]\n"
+        "  tensor 1 x context 16 is more than the 8 key-value heads of the model.\n"
+        "  Set context to a smaller size, or to another algorithm.\n");
 }
 
 TEST_CASE("Every writer refuses an order of microbatches that it does not launch without a pipeline", "[framework]") {

@@ -67,7 +67,8 @@ std::vector<PlannedRun> samples() {
                        {4, 1, 1, 1, 2, 1},
                        {1, 2, 2, 1, 1, 2},
                        {2, 1, 2, 2, 1, 2},
-                       {1, 1, 2, 4, 1, 1}};
+                       {1, 1, 2, 4, 1, 1},
+                       {1, 1, 2, 1, 1, 8}};
   const auto model_of = std::vector<std::function<ModelSpec()>>{dense, mixture, latent};
   for (const auto& model : model_of) {
     for (const auto& sizes : meshes) {

@@ -142,6 +142,18 @@ TEST_CASE("a window needs a causal mask, and chunks a length", "[verify]") {
   CHECK(attends("causal chunked") == "chunks have no length (block forward, op 1)");
 }
 
+TEST_CASE("heads are shared out evenly", "[verify]") {
+  const auto shares = [](const std::string& how) {
+    return after({{"gemm forward f32 rows=4 columns=4 depth=8 (read hidden, read weights, write half)",
+                   "share_heads_forward forward f32 rows=4 " + how +
+                       " batch=1 heads=2 kv_heads=1 head_dim=1 (read hidden, write half)"}})[0]
+        .message;
+  };
+  CHECK(shares("columns=4 depth=2").find("shared out") == std::string::npos);
+  CHECK(shares("columns=8 depth=1") ==
+        "rows of 1 x 8 columns are not shared out evenly as 2 heads and 1 key (block forward, op 1)");
+}
+
 TEST_CASE("attention of a layer makes the same scores in all its kernels", "[verify]") {
   const std::string fill = "  1: compute fill forward f32 rows=4 columns=8 (write hidden)\n";
   const std::string attend =

@@ -232,6 +232,22 @@ TEST_CASE("a manifest and a directory read back equal", "[checkpoint]") {
   CHECK(d.empty());
 }
 
+TEST_CASE("shapes that join neighbouring dimensions are of one tensor", "[checkpoint]") {
+  const auto alike = [](std::vector<std::uint64_t> a, std::vector<std::uint64_t> b) {
+    const Slice x{std::move(a), {}, {}, 0, 0}, y{std::move(b), {}, {}, 0, 0};
+    CHECK(of_one_tensor(x, y) == of_one_tensor(y, x));
+    return of_one_tensor(x, y);
+  };
+  CHECK(alike({6, 4, 5}, {6, 4, 5}));
+  CHECK(alike({6, 4, 5}, {6, 20}));
+  CHECK(alike({6, 1, 5}, {6, 5}));
+  CHECK(alike({6, 4, 5}, {120}));
+  CHECK_FALSE(alike({6, 4, 5}, {4, 30}));
+  CHECK_FALSE(alike({6, 4, 5}, {6, 21}));
+  CHECK_FALSE(alike({6, 20}, {20, 6}));
+  CHECK_FALSE(alike({6, 4, 5}, {6, 4}));
+}
+
 TEST_CASE("a slice visits each of its elements inside the tensor once, at its row-major index", "[checkpoint]") {
   // A box [1..3) x [3..6) of a tensor [3, 5], from its second element on: columns 3, 4 and one of padding.
   const Slice slice{{3, 5}, {1, 3}, {2, 3}, 1, 5};
