@@ -266,7 +266,7 @@ LoadedPlan resolved_and_lowered(UnresolvedPlan read) {
   run.plan = std::move(resolved.plan);
   if (run.model.mixture) run.workload = as_routed(run.workload, run.plan);
   loaded.resolved = std::move(resolved.resolved);
-  loaded.program = lower(run.model, run.workload, run.plan);
+  loaded.program = resolved.program ? std::move(*resolved.program) : lower(run.model, run.workload, run.plan);
   return loaded;
 }
 

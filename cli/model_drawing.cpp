@@ -31,6 +31,7 @@ const char* drawn_name(Activation a) {
     case Activation::geglu: return "GEGLU";
     case Activation::relu: return "ReLU";
     case Activation::squared_relu: return "squared ReLU";
+    case Activation::quick_gelu: return "quick GELU";
   }
   return "";
 }
@@ -118,8 +119,10 @@ Layer layer_of(const ModelSpec& m, const std::string& norm) {
 std::string dot_of(const ModelSpec& m) {
   std::string out = fmt::format("digraph {} {{\n  rankdir=TB;\n{}", in_quotes(m.name), dot::head);
   if (m.image) {
-    out += fmt::format("  embedding {};\n", label({fmt::format("{} patches, class token", patch_count(*m.image)),
-                                                   fmt::format("{} x {}", patch_width(*m.image), m.hidden)}));
+    out += fmt::format(
+        "  embedding {};\n",
+        label({fmt::format("{} patches{}", patch_count(*m.image), m.image->class_token ? ", class token" : ""),
+               fmt::format("{} x {}", patch_width(*m.image), m.hidden)}));
   } else {
     out += fmt::format("  embedding {};\n", label({"embedding", fmt::format("{} x {}", m.vocabulary, m.hidden)}));
   }

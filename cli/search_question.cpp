@@ -110,7 +110,7 @@ void check_task(const SearchTask& task, Diagnostics& d) {
 }  // namespace
 
 void declare_search(Command& c, SearchQuestion& q) {
-  c.option("--part", q.part, "the part of a config.json's model to take: language, or with-head");
+  c.option("--part", q.part, "the part of a config.json's model to take: language, vision, or with-head");
   c.choice("--optimizer", q.optimizer, strings(optimizer_names()), "");
   c.option("--dropout", q.dropout, "rate of all dropout");
   c.option("--clip-norm", q.clip_norm, "global gradient norm to clip at; 0: none");

@@ -44,7 +44,7 @@ class ShowVerb final : public Verb {
     c.positional("KIND", kind_,
                  "model, cluster, device, fabric, plan, program or framework; models, frameworks: a table of all");
     c.positional("X", reference_, "a name or a file; without it, the known names; for program: a plan");
-    c.option("--part", part_, "model: the part of a config.json's model to take: language, or with-head");
+    c.option("--part", part_, "model: the part of a config.json's model to take: language, vision, or with-head");
     c.flag("--dot", dot_, "as a graph for Graphviz; -o FILE.svg, .png or .pdf draws it");
     c.flag("--astra-sim", astra_, "fabric: as a network of ASTRA-sim's analytical backends");
     c.flag("--crossover", crossover_,

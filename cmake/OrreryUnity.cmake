@@ -23,7 +23,7 @@ foreach(library IN LISTS unity_libraries)
   set_target_properties(${library} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endforeach()
 file(WRITE ${CMAKE_BINARY_DIR}/unity_sources.txt "${list}")
-execute_process(COMMAND ${ORRERY_AWK} -v most=16 -f ${CMAKE_SOURCE_DIR}/cmake/unity_groups.awk
+execute_process(COMMAND ${ORRERY_AWK} -v most=48 -f ${CMAKE_SOURCE_DIR}/cmake/unity_groups.awk
                         ${CMAKE_BINARY_DIR}/unity_sources.txt
                 OUTPUT_VARIABLE groups OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 string(REPLACE "\n" ";" groups "${groups}")

@@ -9,64 +9,14 @@
 
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_names.hpp"
-#include "core/plan/stage_split.hpp"
 #include "core/program/lower/lower.hpp"
-#include "core/record/live_memory.hpp"
-#include "core/spec/node_kinds.hpp"
+#include "planner/best_split.hpp"
 #include "planner/complete.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
-
-/// What a split of layers is judged by: whether the tensors of every rank fit, then the step.
-struct Rated {
-  bool fits = false;
-  Picoseconds step = 0;
-  /// By more than a thousandth: nearer times say nothing about which is faster.
-  [[nodiscard]] bool is_better_than(const Rated& other) const {
-    return fits != other.fits ? fits : step < other.step - other.step / 1000;
-  }
-};
-
-/// From the balanced split on, first and last stage a layer longer or shorter as long as that is better.
-std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const Workload& workload,
-                                      const ClusterSpec& cluster, const Calibration& calibration) {
-  plan.stage_layers = balanced_stages(plan, model, workload);
-  const auto count = static_cast<std::uint32_t>(plan.stage_layers->size());
-  if (count == 1) return *plan.stage_layers;
-  const CostModel costs(cluster, calibration, plan.mesh, plan.placement, plan.collective_algorithm);
-  Estimator estimator;
-  LiveMemory memory;
-  const auto rated = [&](const std::vector<std::uint32_t>& split) {
-    plan.stage_layers = split;
-    const Program program = lower(model, workload, plan);
-    memory.read(program);
-    bool fits = true;
-    for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
-      fits = fits && static_cast<double>(memory.peak(program, c).peak) <= least_memory(cluster).base();
-    }
-    return Rated{fits, picoseconds(estimator.step_time(program, costs))};
-  };
-  std::vector<std::uint32_t> best = *plan.stage_layers;
-  Rated of_best = rated(best);
-  const auto near = [&](std::uint32_t a, std::uint32_t b) { return a <= b + 1 && b <= a + 1; };
-  const auto all = uneven_stages(model.layers, count, split_reach);
-  for (bool better = true; better;) {
-    better = false;
-    const std::vector<std::uint32_t> from = best;
-    for (const std::vector<std::uint32_t>& split : all) {
-      if (!near(split.front(), from.front()) || !near(split.back(), from.back()) || split == from) continue;
-      const Rated here = rated(split);
-      if (!here.is_better_than(of_best)) continue;
-      better = true;
-      of_best = here;
-      best = split;
-    }
-  }
-  return best;
-}
 
 /// Eighths of what is in host memory.
 struct Eighths {
@@ -194,7 +144,7 @@ void decide_offload(Plan& plan, const ModelSpec& model, const Workload& workload
 
 ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
                      const Calibration& calibration) {
-  ResolvedPlan out{given, {}};
+  ResolvedPlan out{given, {}, {}};
   Plan& plan = out.plan;
   complete(plan, model, workload);
   const std::uint64_t sums = size(plan.mesh, batch_axes) * plan.mesh.size(Axis::context);
@@ -220,7 +170,10 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
     on_device.offload_states = plan.offload_states.value_or(0);
     on_device.offload_parameters = plan.offload_parameters.value_or(0);
     on_device.offload_activations = plan.offload_activations.value_or(0);
-    plan.stage_layers = best_split(on_device, model, workload, cluster, calibration);
+    BestSplit best = best_split(on_device, model, workload, cluster, calibration);
+    plan.stage_layers = std::move(best.layers);
+    on_device.stage_layers = plan.stage_layers;
+    if (on_device == plan) out.program = std::move(best.program);
     // First in the order of a plan file, last to be known: it depends on the others.
     out.resolved.insert(out.resolved.begin(),
                         {"stage_layers", fmt::format("[{}]", fmt::join(*plan.stage_layers, ", ")),

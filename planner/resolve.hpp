@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
 #include "core/record/calibration.hpp"
 #include "core/spec/cluster_spec.hpp"
 
@@ -20,6 +22,7 @@ struct Resolution {
 struct ResolvedPlan {
   Plan plan;                         ///< is_resolved
   std::vector<Resolution> resolved;  ///< in the order of the plan's fields; empty when nothing was auto
+  std::optional<Program> program;    ///< that of `plan`, where resolving took one
 };
 
 /// Puts a value in place of every `auto` of a plan.

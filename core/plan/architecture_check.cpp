@@ -33,17 +33,28 @@ struct Check {
 
   void image() const {
     if (const std::uint32_t n = plan.mesh.size(Axis::context); n != 1) {
-      error(
-          "mesh.context", "architecture-context", "a vision transformer cannot be cut along a context axis",
-          {fmt::format("context is {}; {} is a vision transformer.", n, name()),
-           "All ranks of the axis do the same ops on equal parts, but only the first part would have the class token.",
-           "Set context to 1 in [mesh], or raise data or tensor."});
+      error("mesh.context", "architecture-context", "a vision transformer cannot be cut along a context axis",
+            {fmt::format("context is {}; {} is a vision transformer.", n, name()),
+             m.image->class_token
+                 ? "All ranks of the axis do the same ops on equal parts, but only the first part would have the class "
+                   "token."
+                 : "Its head sees the mean of all patches, and ranks do not add up theirs.",
+             "Set context to 1 in [mesh], or raise data or tensor."});
     }
-    const std::uint64_t tokens = patch_count(*m.image) + 1;
+    const std::uint64_t patches = patch_count(*m.image), tokens = image_positions(*m.image);
+    if (m.image->pool == Image::Pool::class_and_mean && plan.tensor != TensorAlgorithm::one_d) {
+      error("plan.tensor", "image-pool", "a head that sees class token and mean is not cut on a grid of ranks",
+            {fmt::format("tensor is \"{}\"; the head of {} has a matrix for each, and a grid does not add their "
+                         "products.",
+                         name_of(plan.tensor), name()),
+             "Nearest valid: tensor = \"1d\"."});
+    }
     if (workload.sequence_length != tokens) {
-      error("workload.sequence", "image-sequence", "the sequence is not the class token plus the patches of an image",
+      error("workload.sequence", "image-sequence",
+            m.image->class_token ? "the sequence is not the class token plus the patches of an image"
+                                 : "the sequence is not the patches of an image",
             {fmt::format("sequence is {}; an image of {} x {} has {} patches of {} x {}.", workload.sequence_length,
-                         m.image->size, m.image->size, tokens - 1, m.image->patch, m.image->patch),
+                         m.image->size, m.image->size, patches, m.image->patch, m.image->patch),
              fmt::format("Set sequence to {}.", tokens)});
     }
     const std::uint64_t t = plan.mesh.size(Axis::tensor), width = patch_width(*m.image);

@@ -29,7 +29,7 @@ enum class KernelKind : std::uint8_t {
   position_backward,
   segment_forward,  ///< x += table[segment]; depth = segments of the table
   segment_backward,
-  class_token_forward,  ///< x = token at position 0, else x += bias; batch rows a position
+  class_token_forward,  ///< x = token at position 0, else x += bias (unbiased: nothing); batch rows a position
   class_token_backward,
 
   // Norms: rows = T, columns = hidden.  stats: {mean, 1/deviation} or {1/rms} per row.
@@ -152,6 +152,8 @@ enum class KernelKind : std::uint8_t {
   relu_backward,
   squared_relu_forward,  ///< relu(x)^2
   squared_relu_backward,
+  quick_gelu_forward,  ///< x sigmoid(1.702 x)
+  quick_gelu_backward,
   clip_forward,  ///< cut to -parameter .. parameter
   clip_backward,
 
@@ -185,6 +187,13 @@ enum class KernelKind : std::uint8_t {
   dropout_forward,
   dropout_backward,  ///< dx = scale times what was kept; dy and dx may be the same view
   multiply,          ///< y = scale x; they may be the same view
+
+  // A weight for each feature, and means over positions.
+  scale_features_forward,          ///< y = gamma x on every row
+  scale_features_backward_input,   ///< dx = gamma dy
+  scale_features_backward_weight,  ///< dgamma += column sums of dy x
+  mean_rows_forward,               ///< y[rows, columns] = mean over depth of x[depth, rows, columns]
+  mean_rows_backward,              ///< dx[depth, rows, columns] = dy[rows, columns] / depth
 
   // Cross-entropy over a vocabulary split over the tensor axis: rows = T, columns = local vocabulary.
   scale_logits,  ///< in place: softcap tanh(scale x / softcap), or scale x

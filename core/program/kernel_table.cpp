@@ -69,9 +69,9 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
     row(K::segment_backward, "segment_backward", W::embedding, gpu, r(N::segments, rows), r(N::dx, all),
         a(N::dtable, depth_columns)),
     row(K::class_token_forward, "class_token_forward", W::embedding, gpu_placed, a(N::x, all), r(N::token, columns),
-        r(N::bias, columns)),
+        r(N::bias, columns, When::biased)),
     row(K::class_token_backward, "class_token_backward", W::embedding, gpu_placed, r(N::dx, all), a(N::dtoken, columns),
-        a(N::dbias, columns)),
+        a(N::dbias, columns, When::biased)),
 
     row(K::layer_norm_forward, "layer_norm_forward", W::norm, gpu, r(N::x, all), r(N::gamma, columns, When::weighted),
         r(N::beta, columns, When::biased), r(N::sums, rows, When::cut), r(N::squares, rows, When::cut), w(N::y, all),
@@ -187,6 +187,8 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
     row(K::relu_backward, "relu_backward", W::elementwise, gpu, r(N::pre, all), a(N::d, all)),
     row(K::squared_relu_forward, "squared_relu_forward", W::elementwise, gpu, r(N::pre, all), w(N::y, all)),
     row(K::squared_relu_backward, "squared_relu_backward", W::elementwise, gpu, r(N::pre, all), a(N::d, all)),
+    row(K::quick_gelu_forward, "quick_gelu_forward", W::elementwise, gpu, r(N::pre, all), w(N::y, all)),
+    row(K::quick_gelu_backward, "quick_gelu_backward", W::elementwise, gpu, r(N::pre, all), a(N::d, all)),
     row(K::clip_forward, "clip_forward", W::elementwise, gpu, r(N::pre, all), w(N::y, all)),
     row(K::clip_backward, "clip_backward", W::elementwise, gpu, r(N::pre, all), a(N::d, all)),
 
@@ -222,6 +224,15 @@ constexpr std::array<KernelRow, kernel_kind_count> table = {
     row(K::dropout_forward, "dropout_forward", W::elementwise, gpu_dropout, a(N::x, all), w(N::mask, all)),
     row(K::dropout_backward, "dropout_backward", W::elementwise, gpu, r(N::dy, all), r(N::mask, all), w(N::dx, all)),
     row(K::multiply, "multiply", W::elementwise, gpu, r(N::x, all), w(N::y, all)),
+
+    row(K::scale_features_forward, "scale_features_forward", W::elementwise, gpu, r(N::x, all), r(N::gamma, columns),
+        w(N::y, all)),
+    row(K::scale_features_backward_input, "scale_features_backward_input", W::elementwise, gpu, r(N::dy, all),
+        r(N::gamma, columns), w(N::dx, all)),
+    row(K::scale_features_backward_weight, "scale_features_backward_weight", W::elementwise, gpu, r(N::dy, all),
+        r(N::x, all), a(N::dgamma, columns)),
+    row(K::mean_rows_forward, "mean_rows_forward", W::elementwise, gpu, r(N::x, all_depth), w(N::y, all)),
+    row(K::mean_rows_backward, "mean_rows_backward", W::elementwise, gpu, r(N::dy, all), w(N::dx, all_depth)),
 
     row(K::scale_logits, "scale_logits", W::loss, gpu, a(N::logits, all)),
     row(K::cross_entropy_max, "cross_entropy_max", W::loss, gpu_placed, r(N::logits, all), w(N::max, rows)),

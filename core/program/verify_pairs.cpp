@@ -51,6 +51,10 @@ constexpr Pair pairs[] = {{Kind::layer_norm_forward, Kind::layer_norm_backward_i
                           {Kind::geglu_forward, Kind::geglu_backward},
                           {Kind::relu_forward, Kind::relu_backward},
                           {Kind::squared_relu_forward, Kind::squared_relu_backward},
+                          {Kind::quick_gelu_forward, Kind::quick_gelu_backward},
+                          {Kind::scale_features_forward, Kind::scale_features_backward_input},
+                          {Kind::scale_features_forward, Kind::scale_features_backward_weight},
+                          {Kind::mean_rows_forward, Kind::mean_rows_backward},
                           {Kind::clip_forward, Kind::clip_backward},
                           {Kind::position_forward, Kind::position_backward},
                           {Kind::segment_forward, Kind::segment_backward},
@@ -116,7 +120,8 @@ class Pairs {
   struct Runs {
     std::array<int, kernel_kind_count> all{};  ///< without recomputation
     int recomputed_products = 0, recomputed_ropes = 0, recomputed_biases = 0, recomputed_adapters = 0;
-    int biased = 0;  ///< forward ops that add a bias
+    int biased = 0;        ///< forward ops that add a bias
+    int layer_biases = 0;  ///< bias_forward of layers alone, which the embedding of images may have too
     int products = 0, weight_products = 0;
     int differentiated = 0, input_products = 0;  ///< forward products of computed inputs, and gradients of those inputs
     int dropped = 0;
@@ -231,7 +236,9 @@ class Pairs {
     }
     const bool takes_bias = k.kind == Kind::gemm || k.kind == Kind::expert_gemm || k.kind == Kind::residual_forward;
     if (k.kind == Kind::bias_forward || (takes_bias && k.options.bias)) {
-      r.biased += is_trained(view(run, OperandPlaces(k, run.op->views.count)[OperandName::bias])) ? 1 : 0;
+      const View& bias = view(run, OperandPlaces(k, run.op->views.count)[OperandName::bias]);
+      r.biased += is_trained(bias) ? 1 : 0;
+      if (k.kind == Kind::bias_forward) r.layer_biases += is_of_layer(bias) ? 1 : 0;
     }
     if (k.kind == Kind::gemm || k.kind == Kind::expert_gemm) {
       r.products += k.pass == Pass::forward && is_trained(view(run, 1)) ? 1 : 0;
@@ -269,6 +276,12 @@ class Pairs {
     return !table || trained_.contains(*table);  // without a table it is gathered from the table's parts
   }
 
+  /// Whether the parameters are a layer's, and not the embedding's or the head's.
+  [[nodiscard]] bool is_of_layer(const View& v) const {
+    const auto& table = p_[v.buffer].parameters;
+    return !table || of_layers(p_.parameter_tables[*table]);
+  }
+
   /// Gradients go to the host for its update, and the updated weights come back.
   void copied(const OpRun& run) {
     for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
@@ -294,6 +307,10 @@ class Pairs {
   void gradients(const OpRun& run, const Kernel& k) {
     trust(run, k);
     factored(run, k);
+    if (k.kind == Kind::adafactor_moments) {
+      const View& moments = view(run, OperandPlaces(k, run.op->views.count)[OperandName::moments]);
+      if (p_[moments.buffer].role == Role::workspace) unsaved_[instance(run, moments)].push_back(reach(moments));
+    }
     if (k.kind == Kind::lars_norms || k.kind == Kind::adafactor_squares || k.kind == Kind::adafactor_moments) return;
     // LAMB takes the gradient into its moments; trust() checks the update from those.
     const bool update = k.kind == Kind::sgd_update || k.kind == Kind::adam_update || k.kind == Kind::lars_update ||
@@ -402,9 +419,8 @@ class Pairs {
       if (r.biased != bias_gradients) {
         mismatch("a forward bias", r.biased, name_of(Kind::bias_backward), bias_gradients);
       }
-      const int biases = r.all[index(Kind::bias_forward)];
-      if (r.recomputed_products > 0 && r.recomputed_biases != biases) {
-        mismatch("bias_forward", biases, "bias_forward recomputed", r.recomputed_biases);
+      if (r.recomputed_products > 0 && r.recomputed_biases != r.layer_biases) {
+        mismatch("bias_forward", r.layer_biases, "bias_forward recomputed", r.recomputed_biases);
       }
       const int adapters = r.all[index(Kind::adapter_forward)];
       if (r.recomputed_products > 0 && r.recomputed_adapters != adapters) {

@@ -18,6 +18,7 @@ bool takes_partial(const Kernel& k, std::uint32_t i) {
     case KernelKind::combine_forward: return i == 0 || (k.options.residual && i == 3);
     case KernelKind::combine_backward: return i == 1;
     case KernelKind::swap_blocks:
+    case KernelKind::mean_rows_backward:
     case KernelKind::gate_forward: return i == 0;
     case KernelKind::gate_backward: return i == 1;
     default: return false;
@@ -118,6 +119,7 @@ AxisBits made_partial(Regions& regions, const OpRun& run, const Kernel& k, std::
     }
     case KernelKind::residual_forward: return regions.partial_of(run, view(run, 0));
     case KernelKind::swap_blocks:
+    case KernelKind::mean_rows_backward:
     case KernelKind::gate_forward: return regions.partial_of(run, view(run, 0));
     case KernelKind::gate_backward: return i == 4 ? regions.partial_of(run, view(run, 1)) : AxisBits{0};
     case KernelKind::embed_forward:

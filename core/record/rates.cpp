@@ -73,7 +73,7 @@ double model_flops(const ModelSpec& m, const Workload& w) {
     case Architecture::decoder: return layers + 3.0 * tokens * head;
     case Architecture::bert: return layers + 3.0 * tokens * (head + 2.0 * real(m.hidden) * real(m.hidden));
     case Architecture::vit:  // nobody asks for the gradient of the pixels
-      return layers + 3.0 * sequences * head +
+      return layers + 3.0 * sequences * head * (m.image->pool == Image::Pool::class_and_mean ? 2.0 : 1.0) +
              2.0 * sequences * 2.0 * real(patch_count(*m.image) * patch_width(*m.image)) * real(m.hidden);
   }
   return layers;

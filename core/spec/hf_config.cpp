@@ -39,11 +39,13 @@ constexpr std::string_view with_head = "with-head";
 bool has_part(const hf::File& file, const Family& family, std::string_view part, Diagnostics& d) {
   const bool larger = !family.language.key.empty();
   const std::string_view trained = larger ? std::string_view() : hf::class_with_head(file, family);
-  if (part == "language" ? larger : part == with_head && !trained.empty()) return true;
+  const bool tower = family.vision.read != nullptr;
+  if (part == "language" ? larger : part == "vision" ? tower : part == with_head && !trained.empty()) return true;
   std::string has =
       larger ? "It has the part \"language\": the language model alone." : "It is a single model: leave the part out.";
   if (!trained.empty())
     has = fmt::format("It has the part \"{}\": the base model with the head of {}.", with_head, trained);
+  if (tower) has = fmt::format("It has the part \"vision\": the tower of images of {} alone.", family.vision.of);
   d.error(file.origin, "model_type", "hf.part",
           fmt::format("model type {} has no part \"{}\"", family.type, escaped(part)), {has});
   return false;
@@ -79,6 +81,10 @@ std::optional<ModelSpec> parse_hf_config(std::string text, const std::filesystem
       model = family->read(config);
       model.source = fmt::format("Hugging Face configuration, model type {}, with the head of {}", family->type,
                                  hf::class_with_head(*opened, *family));
+    } else if (part == "vision") {
+      model = family->vision.read(config);
+      model.source = fmt::format("Hugging Face configuration, model type {}, tower of images of {}", family->type,
+                                 family->vision.of);
     } else {
       origin.positions.emplace(hf::language_mark, Position{});
     }

@@ -12,8 +12,9 @@
 namespace orrery {
 
 /// Reads the config.json of a Hugging Face model of one of the types in
-/// hf/families.hpp. `part` is "language" for the language model alone inside a larger one, "with-head" for
-/// a base model (BertModel) with the head that its type is trained with, and empty for the whole.
+/// hf/families.hpp. `part` is "language" for the language model alone inside a larger one, "vision" for the tower of
+/// images alone beside one of text, "with-head" for a base model (BertModel) with the head that its type is trained
+/// with, and empty for the whole.
 ///
 /// Every key of the file is one of four things. It is read; or it is refused, because it asks for a model that this
 /// program does not have; or it is known to change nothing (token ids, dtypes, cache flags); or nobody here knows it,

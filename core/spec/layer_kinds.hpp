@@ -8,8 +8,9 @@ namespace orrery {
 
 enum class Norm : std::uint8_t { layer_norm, rms_norm };
 
-/// swiglu and geglu multiply a gate's silu, or gelu, with a second product; the others have one product.
-enum class Activation : std::uint8_t { gelu, swiglu, geglu, relu, squared_relu };
+/// swiglu and geglu multiply a gate's silu, or gelu, with a second product; the others have one product. quick_gelu is
+/// x sigmoid(1.702 x) (CLIP).
+enum class Activation : std::uint8_t { gelu, swiglu, geglu, relu, squared_relu, quick_gelu };
 [[nodiscard]] constexpr bool is_gated(Activation a) { return a == Activation::swiglu || a == Activation::geglu; }
 
 /// How a model knows the order of positions.

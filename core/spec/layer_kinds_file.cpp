@@ -74,6 +74,7 @@ void read_layer_kinds(TomlTable& t, ModelSpec& m) {
   t.read("norm_weight", m.norm_weight, Need::optional);
   t.read("norm_bias", m.norm_bias, Need::optional);
   t.read("embedding_norm", m.embedding_norm, Need::optional);
+  t.read("feature_scale", m.layer_scale, Need::optional);
   t.read_enum("branch_norms", branch_norm_names(), m.branch_norms, Need::optional);
   t.read_enum("parallel", parallel_names(), m.parallel, Need::optional);
   t.read_enum("query_key_norm", query_key_norm_names(), m.query_key_norm, Need::optional);
@@ -116,6 +117,7 @@ void write_layer_kinds(TomlWriter& w, const ModelSpec& m) {
   if (!m.norm_weight) w.flag("norm_weight", false);
   if (m.norm == Norm::layer_norm && !m.norm_bias) w.flag("norm_bias", false);
   if (m.embedding_norm) w.flag("embedding_norm", true);
+  if (m.layer_scale) w.flag("feature_scale", true);
   if (m.branch_norms != usual.branch_norms)
     w.text("branch_norms", branch_norm_names()[static_cast<std::size_t>(m.branch_norms)]);
   if (m.parallel != usual.parallel) w.text("parallel", parallel_names()[static_cast<std::size_t>(m.parallel)]);
@@ -172,10 +174,12 @@ bool check_layer_kinds(const ModelSpec& m, Diagnostics& diagnostics) {
   number("embedding_scale", m.embedding_scale, tiny);
   number("residual_scale", m.residual_scale, tiny);
   number("logit_scale", m.logit_scale, tiny);
-  const bool decoder = m.architecture == Architecture::decoder;
+  const bool decoder = m.architecture == Architecture::decoder, vit = m.architecture == Architecture::vit;
   rule(m.norm_bias || m.norm == Norm::layer_norm, "norm_bias", kinds, "an rms_norm has no bias to leave out",
        "Leave norm_bias out, or set norm to layer_norm.");
-  rule(decoder || (m.norm_bias && !m.embedding_norm && !m.biases.head), "architecture", kinds,
+  rule(!m.layer_scale || vit, "feature_scale", kinds, "only vision transformers scale their branches by features",
+       "Leave feature_scale out.");
+  rule(decoder || (m.norm_bias && (vit || !m.embedding_norm) && !m.biases.head), "architecture", kinds,
        "an encoder's norms and head are fixed", "Leave norm_bias, embedding_norm and the head's bias out.");
   rule(m.norm_weight || decoder, "norm_weight", kinds, "an encoder's norms have weights", "Leave norm_weight out.");
   rule(m.gate_limit == 0.0 || is_gated(m.activation), "gate_limit", kinds,

@@ -114,7 +114,8 @@ std::optional<ModelSpec> Library::model(const std::string& reference, const std:
   if (part.empty()) return read_model_file(*file, diagnostics);
   diagnostics.error(
       "hf.part", fmt::format("{} has no part \"{}\"", reference.substr(0, reference.rfind('#')), part),
-      {"Only a config.json has parts: \"language\" of models with images, \"with-head\" of base models."});
+      {"Only a config.json has parts: \"language\" of models with images, \"vision\" of models of two towers, "
+       "\"with-head\" of base models."});
   return std::nullopt;
 }
 

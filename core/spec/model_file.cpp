@@ -14,7 +14,7 @@ const std::vector<std::string_view>& norm_names() {
   return names;
 }
 const std::vector<std::string_view>& activation_names() {
-  static const std::vector<std::string_view> names{"gelu", "swiglu", "geglu", "relu", "squared_relu"};
+  static const std::vector<std::string_view> names{"gelu", "swiglu", "geglu", "relu", "squared_relu", "quick_gelu"};
   return names;
 }
 const std::vector<std::string_view>& position_names() {
@@ -24,6 +24,11 @@ const std::vector<std::string_view>& position_names() {
 
 const std::vector<std::string_view>& architecture_names() {
   static const std::vector<std::string_view> names{"decoder", "bert", "vit"};
+  return names;
+}
+
+const std::vector<std::string_view>& pool_names() {
+  static const std::vector<std::string_view> names{"class_token", "mean", "class_and_mean"};
   return names;
 }
 
@@ -52,9 +57,14 @@ void read_image(TomlTable t, ModelSpec& m) {
   t.read("patch", image.patch, {1, max_sequence});
   t.read("channels", image.channels, {1, max_sequence}, Need::optional);
   t.read("classes", m.vocabulary, {1, max_vocabulary});
+  t.read("class_token", image.class_token, Need::optional);
+  t.read("mask_token", image.mask_token, Need::optional);
+  t.read("patch_bias", image.patch_bias, Need::optional);
+  t.read("head_bias", image.head_bias, Need::optional);
+  t.read_enum("pool", pool_names(), image.pool, Need::optional);
   t.finish();
   m.image = image;
-  m.max_positions = std::max<std::uint64_t>(1, 1 + patch_count(image));
+  m.max_positions = std::max<std::uint64_t>(1, image_positions(image));
 }
 
 }  // namespace
@@ -157,6 +167,12 @@ std::string write_model(const ModelSpec& m) {
   if (m.image) {
     w.table("model.image").whole("size", m.image->size).whole("patch", m.image->patch);
     w.whole("channels", m.image->channels).whole("classes", m.vocabulary);
+    const Image usual;
+    if (!m.image->class_token) w.flag("class_token", false);
+    if (m.image->mask_token) w.flag("mask_token", true);
+    if (!m.image->patch_bias) w.flag("patch_bias", false);
+    if (!m.image->head_bias) w.flag("head_bias", false);
+    if (m.image->pool != usual.pool) w.text("pool", pool_names()[static_cast<std::size_t>(m.image->pool)]);
   }
   if (m.counted) {
     w.table("model.counted").whole("parameters", m.counted->parameters);

@@ -94,7 +94,8 @@ std::uint64_t norms_per_layer(const ModelSpec& m) {
 
 std::uint64_t layer_parameter_count(const ModelSpec& m) {
   const std::uint64_t ffn = m.mixture ? experts_count(m, m.mixture->experts) : dense_count(m);
-  return attention_parameter_count(m) + ffn + norms_per_layer(m) * norm_count(m);
+  const std::uint64_t scales = m.layer_scale ? 2 * m.hidden : 0;
+  return attention_parameter_count(m) + ffn + norms_per_layer(m) * norm_count(m) + scales;
 }
 
 namespace {
@@ -114,8 +115,9 @@ std::uint64_t embedding_count(const ModelSpec& m) {
     case Architecture::decoder: return m.vocabulary * m.hidden + positions + (m.embedding_norm ? norm_count(m) : 0);
     case Architecture::bert: return (m.vocabulary + m.segments) * m.hidden + positions + norm_count(m);
     case Architecture::vit: {
-      const std::uint64_t patch = m.image ? patch_width(*m.image) : 0;
-      return patch * m.hidden + 2 * m.hidden + positions;  // bias, class token
+      const Image image = m.image.value_or(Image{});
+      const std::uint64_t vectors = (image.patch_bias ? 1 : 0) + (image.class_token ? 1 : 0);
+      return (patch_width(image) + vectors) * m.hidden + positions + (m.embedding_norm ? norm_count(m) : 0);
     }
   }
   return 0;
@@ -131,7 +133,11 @@ std::uint64_t parameter_count(const ModelSpec& m) {
     case Architecture::decoder:
       return body + (m.tied_embeddings ? 0 : table) + (m.biases.head ? m.vocabulary : 0) + norm_count(m);
     case Architecture::bert: return body + m.hidden * m.hidden + m.hidden + norm_count(m) + m.vocabulary;
-    case Architecture::vit: return body + norm_count(m) + table + m.vocabulary;
+    case Architecture::vit: {
+      const Image image = m.image.value_or(Image{});
+      const std::uint64_t tables = (sees_class_token(image) ? 1 : 0) + (sees_mean(image) ? 1 : 0);
+      return body + norm_count(m) + tables * table + (image.head_bias ? m.vocabulary : 0);
+    }
   }
   return 0;
 }
@@ -145,6 +151,7 @@ std::uint64_t active_parameter_count(const ModelSpec& m) {
 
 std::uint64_t published_parameter_count(const ModelSpec& m) {
   if (m.counted) return m.counted->parameters;
+  if (m.architecture == Architecture::vit) return parameter_count(m) + (m.image && m.image->mask_token ? m.hidden : 0);
   if (m.architecture != Architecture::bert) return parameter_count(m) + mixture_count(m) * score_bias_count(m);
   const std::uint64_t pooler = m.segments > 0 ? m.hidden * m.hidden + m.hidden : 0;  // reads the first of two texts
   return embedding_count(m) + layers_count(m) + pooler;
@@ -189,6 +196,9 @@ bool rotates(const ModelSpec& m, std::uint64_t layer) {
 bool is_causal(const ModelSpec& m) { return m.architecture == Architecture::decoder; }
 std::uint64_t key_width(const ModelSpec& m) { return m.head_dim + (m.latent ? m.latent->rope_dim : 0); }
 std::uint64_t value_width(const ModelSpec& m) { return m.latent ? m.latent->value_dim : m.head_dim; }
+std::uint64_t image_positions(const Image& i) { return patch_count(i) + (i.class_token ? 1 : 0); }
+bool sees_class_token(const Image& i) { return i.pool != Image::Pool::mean; }
+bool sees_mean(const Image& i) { return i.pool != Image::Pool::class_token; }
 std::uint64_t patch_count(const Image& i) { return i.patch > 0 ? (i.size / i.patch) * (i.size / i.patch) : 0; }
 std::uint64_t patch_width(const Image& i) { return i.patch * i.patch * i.channels; }
 

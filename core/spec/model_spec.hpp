@@ -65,12 +65,19 @@ struct CountedOnly {
   friend bool operator==(const CountedOnly&, const CountedOnly&) = default;
 };
 
-/// Describes what a vision transformer looks at. Its sequence is a class token and the patches, so max_positions is 1 +
-/// (size / patch)^2.
+/// Describes what a vision transformer looks at. Its sequence is a class token, where it has one, and the patches, so
+/// max_positions is image_positions.
 struct Image {
+  /// What its head sees: the class token (ViT); the mean of the patches (SigLIP, I-JEPA); both (DINOv2).
+  enum class Pool : std::uint8_t { class_token, mean, class_and_mean };
   std::uint64_t size = 0;   ///< pixels on each side
   std::uint64_t patch = 0;  ///< pixels on each side of a patch
   std::uint64_t channels = 3;
+  bool class_token = true;
+  bool mask_token = false;  ///< one that is published and never met here, since no patch is masked (DINOv2)
+  bool patch_bias = true;   ///< the product of patches has a bias
+  bool head_bias = true;    ///< the head has a bias
+  Pool pool = Pool::class_token;
   friend bool operator==(const Image&, const Image&) = default;
 };
 
@@ -96,7 +103,8 @@ struct ModelSpec {
   bool tied_embeddings = true;  ///< the LM head is the embedding table
   bool norm_weight = true;      ///< norms have weights; else no bias either (OLMo)
   bool norm_bias = true;        ///< layer norms have a bias
-  bool embedding_norm = false;  ///< a norm follows the embedding (BLOOM); BERT has one anyway
+  bool embedding_norm = false;  ///< a norm follows the embedding (BLOOM, CLIP); BERT has one anyway
+  bool layer_scale = false;     ///< vit: a weight for each feature scales what a branch adds to the stream (DINOv2)
   BranchNorms branch_norms = BranchNorms::before;
   ParallelBranches parallel = ParallelBranches::none;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
@@ -141,6 +149,8 @@ inline constexpr std::uint32_t max_prediction_modules = 4;
 ///     LLaMA:  2 V h + L (2 h a d + 2 h k d + 3 h f + 2 h) + h
 ///     BERT:   (V + S + G) h + 2 h + L (12 h^2 + 13 h) + h^2 + 3 h + V
 ///     ViT:    c P^2 h + 2 h + (N + 1) h + L (12 h^2 + 13 h) + 2 h + h C + C
+///     ViT without a class token, or a bias of patches: h less for each; with scaled branches: 2 L h more; with a head
+///             that sees class token and mean: h C more
 ///     mixture, per layer, for the 3 h f above:  3 h (E f_e + f_s) + h E
 ///     latent attention, per layer, for the 2 h a d + 2 h k d above:
 ///             h q + q + q a (d + r) + h (u + r) + u + u a (d + e) + a e h
@@ -163,7 +173,7 @@ inline constexpr std::uint32_t max_prediction_modules = 4;
 
 /// The same as the model's authors count it. Mixtures have the E biases of a layer that only the choice of experts
 /// sees. BERT has the pooler, h^2 + h, that its second task trains, and lacks the head of its first task (the model
-/// called BERT-base has 109,482,240).
+/// called BERT-base has 109,482,240). A vision transformer has its mask token, h.
 [[nodiscard]] std::uint64_t published_parameter_count(const ModelSpec&);
 
 /// Parameters of one prediction module, which parameter_count leaves out, as its authors count it: a layer like the
@@ -197,6 +207,11 @@ inline constexpr std::uint32_t max_prediction_modules = 4;
 /// Width of a head's query and key, and of its value.
 [[nodiscard]] std::uint64_t key_width(const ModelSpec&);
 [[nodiscard]] std::uint64_t value_width(const ModelSpec&);
+/// Positions of an image: its patches, and the class token where there is one.
+[[nodiscard]] std::uint64_t image_positions(const Image&);
+/// Whether the head sees the class token, and whether it sees the mean of the patches.
+[[nodiscard]] bool sees_class_token(const Image&);
+[[nodiscard]] bool sees_mean(const Image&);
 /// Number of patches in an image, and of values (pixels times channels) in one patch.
 [[nodiscard]] std::uint64_t patch_count(const Image&);
 [[nodiscard]] std::uint64_t patch_width(const Image&);

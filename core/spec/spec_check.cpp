@@ -75,9 +75,11 @@ void check_fixed(Checker& c, const ModelSpec& m, const char* name) {
            {fmt::format("Set {} to {}, or leave it out.", key, value)});
   };
   fixed(m.norm == Norm::layer_norm, "norm", "layer_norm");
-  fixed(m.activation == Activation::gelu, "activation", "gelu");
+  if (m.architecture == Architecture::bert) fixed(m.activation == Activation::gelu, "activation", "gelu");
   fixed(m.positions == PositionEncoding::learned, "positions", "learned");
-  fixed(m.biases == Biases::of_layers(true), "bias", "true");
+  Biases all = Biases::of_layers(true);
+  if (m.architecture == Architecture::vit) all.qkv = m.biases.qkv;
+  fixed(m.biases == all, "bias", "true");
   const bool tied = m.architecture == Architecture::bert;
   fixed(m.tied_embeddings == tied, "tied_embeddings", tied ? "true" : "false");
   if (m.mixture) {
@@ -106,9 +108,15 @@ void check_image(Checker& c, const ModelSpec& m) {
            {fmt::format("It has {} patches of {} x {} x {} numbers; at most {} patches of {} numbers are allowed.",
                         patch_count(i), i.patch, i.patch, i.channels, max_sequence - 1, max_width)});
   }
-  if (c.good() && m.max_positions != patch_count(i) + 1) {
-    c.fail("max_positions", "model.image", "max_positions is not the class token and the patches",
+  if (c.good() && m.max_positions != image_positions(i)) {
+    c.fail("max_positions", "model.image",
+           i.class_token ? "max_positions is not the class token and the patches" : "max_positions is not the patches",
            {fmt::format("It is {}; an image has {} patches.", m.max_positions, patch_count(i))});
+  }
+  if (sees_class_token(i) != i.class_token) {
+    c.fail("image.pool", "model.image",
+           i.class_token ? "the head does not see the class token" : "the head sees a class token that there is not",
+           {"Set pool to class_token or class_and_mean where there is a class token, to mean where there is none."});
   }
 }
 

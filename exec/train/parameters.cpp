@@ -81,8 +81,11 @@ std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
   const bool bert = m.architecture == Architecture::bert, vit = m.architecture == Architecture::vit;
   if (vit) {
     list.push_back({"embedding.patch.weight", patch_width(*m.image), m.hidden, Start::normal, deviation, true});
-    list.push_back({"embedding.patch.bias", 1, m.hidden, Start::zeros, 0.0, false});
-    list.push_back({"embedding.class.weight", 1, m.hidden, Start::zeros, 0.0, false});
+    const auto vector = [&](bool has, const char* name) {
+      if (has) list.push_back({name, 1, m.hidden, Start::zeros, 0.0, false});
+    };
+    vector(m.image->patch_bias, "embedding.patch.bias");
+    vector(m.image->class_token, "embedding.class.weight");
   } else {
     list.push_back({"embedding.word.weight", m.vocabulary, m.hidden, Start::normal, deviation, true});
   }
@@ -126,12 +129,19 @@ std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
       add_linear(list, m.biases.ffn, prefix + "ffn.down", m.ffn, m.hidden, residual);
     }
     if (behind) add_norm(list, m, prefix + "ffn.out_norm");
+    for (const char* branch : {"attention", "ffn"}) {
+      if (m.layer_scale) list.push_back({prefix + branch + ".scale.weight", 1, m.hidden, Start::ones, 0.0, false});
+    }
   }
   add_norm(list, m, "head.norm");
   if (bert) add_linear(list, true, "head.dense", m.hidden, m.hidden, deviation);
-  if (bert || vit || m.biases.head) list.push_back({"head.output.bias", 1, m.vocabulary, Start::zeros, 0.0, false});
+  if (bert || (vit && m.image->head_bias) || m.biases.head)
+    list.push_back({"head.output.bias", 1, m.vocabulary, Start::zeros, 0.0, false});
   if (!m.tied_embeddings) {
     list.push_back({"head.output.weight", m.vocabulary, m.hidden, Start::normal, deviation, true});
+  }
+  if (vit && m.image->pool == Image::Pool::class_and_mean) {
+    list.push_back({"head.output.mean.weight", m.vocabulary, m.hidden, Start::normal, deviation, true});
   }
   return list;
 }

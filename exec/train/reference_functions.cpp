@@ -216,6 +216,14 @@ double gelu_derivative(double x) {
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
+// x sigmoid(1.702 x) (CLIP).
+constexpr double quick_slope = 1.702;
+double quick_gelu(double x) { return x * sigmoid(quick_slope * x); }
+double quick_gelu_derivative(double x) {
+  const double s = sigmoid(quick_slope * x);
+  return s + quick_slope * x * s * (1.0 - s);
+}
+
 // gpt-oss: y = (1 + clip(up, -L, L)) g sigmoid(1.702 g), g = min(gate, L).
 constexpr double gpt_oss_slope = 1.702;
 
@@ -245,6 +253,7 @@ Matrix activation_forward(const ModelSpec& m, const Matrix& pre) {
         case Activation::geglu: y(i, j) = gelu(pre(i, j)) * pre(i, m.ffn + j); break;
         case Activation::relu: y(i, j) = std::max(pre(i, j), 0.0); break;
         case Activation::squared_relu: y(i, j) = std::max(pre(i, j), 0.0) * std::max(pre(i, j), 0.0); break;
+        case Activation::quick_gelu: y(i, j) = quick_gelu(pre(i, j)); break;
       }
     }
   }
@@ -276,6 +285,7 @@ Matrix activation_backward(const ModelSpec& m, const Matrix& dy, const Matrix& p
           break;
         case Activation::relu: dpre(i, j) = pre(i, j) > 0.0 ? dy(i, j) : 0.0; break;
         case Activation::squared_relu: dpre(i, j) = 2.0 * dy(i, j) * std::max(pre(i, j), 0.0); break;
+        case Activation::quick_gelu: dpre(i, j) = dy(i, j) * quick_gelu_derivative(pre(i, j)); break;
       }
     }
   }

@@ -129,11 +129,15 @@ class Pass {
   bool bert() const { return model_.architecture == Architecture::bert; }
   bool vit() const { return model_.architecture == Architecture::vit; }
 
+  /// Position of the first patch, behind the class token where there is one.
+  std::uint64_t first_patch() const { return model_.image->class_token ? 1 : 0; }
   /// The numbers of every patch; nothing for the class token.
   Matrix patches() {
     Matrix image(workload_.sequence_length, patch_width(*model_.image));
-    for (std::uint64_t p = 1; p < image.rows; ++p) {
-      for (std::uint64_t j = 0; j < image.columns; ++j) image(p, j) = data_.pixel(step_, sequence_, p, j);
+    for (std::uint64_t p = first_patch(); p < image.rows; ++p) {
+      for (std::uint64_t j = 0; j < image.columns; ++j) {
+        image(p, j) = data_.pixel(step_, sequence_, p + 1 - first_patch(), j);
+      }
     }
     kept(image);
     return image;
@@ -144,21 +148,30 @@ class Pass {
     Matrix x = product(patches_, weight("embedding.patch.weight"));
     const Matrix& position = weight("embedding.position.weight");
     for (std::uint64_t p = 0; p < x.rows; ++p) {
-      const Matrix& row = weight(p == 0 ? "embedding.class.weight" : "embedding.patch.bias");
-      for (std::uint64_t j = 0; j < x.columns; ++j) x(p, j) += row(0, j) + position(p, j);
+      const Matrix* row = optional_weight(p < first_patch() ? "embedding.class.weight" : "embedding.patch.bias");
+      for (std::uint64_t j = 0; j < x.columns; ++j) x(p, j) += (row != nullptr ? (*row)(0, j) : 0.0) + position(p, j);
+    }
+    if (model_.embedding_norm) {
+      kept(x);
+      embedded_ = x;
+      x = norm("embedding.norm", x);
     }
     apply_hidden_dropout(x, embedding_site, 0);
     kept(x);
     return x;
   }
 
-  void embed_image_backward(const Matrix& dx) {
+  void embed_image_backward(Matrix dx) {
+    if (model_.embedding_norm) {
+      dx = norm_derivative("embedding.norm", dx, embedded_);
+      signal(dx);
+    }
     add_transposed_product(gradient("embedding.patch.weight"), patches_, dx);
     Matrix& position = gradient("embedding.position.weight");
     for (std::uint64_t p = 0; p < dx.rows; ++p) {
-      Matrix& row = gradient(p == 0 ? "embedding.class.weight" : "embedding.patch.bias");
+      Matrix* row = optional_gradient(p < first_patch() ? "embedding.class.weight" : "embedding.patch.bias");
       for (std::uint64_t j = 0; j < dx.columns; ++j) {
-        row(0, j) += dx(p, j);
+        if (row != nullptr) (*row)(0, j) += dx(p, j);
         position(p, j) += dx(p, j);
       }
     }
@@ -363,13 +376,26 @@ class Pass {
   [[nodiscard]] bool norms_behind() const { return model_.branch_norms != BranchNorms::before; }
   [[nodiscard]] bool one_norm() const { return model_.parallel == ParallelBranches::one_norm; }
 
-  /// The stream behind a branch: residual + scale dropout(norm(branch)).
+  static void scale_features(Matrix& x, const Matrix& by) {
+    for (std::uint64_t p = 0; p < x.rows; ++p) {
+      for (std::uint64_t j = 0; j < x.columns; ++j) x(p, j) *= by(0, j);
+    }
+  }
+
+  /// The stream behind a branch: residual + scale dropout(norm(branch)), or with weights of features in the norm's
+  /// place.
   Matrix ended(const std::string& name, Site site, std::uint64_t layer, Matrix branch, const Matrix& residual,
                Matrix& normed) {
     if (norms_behind()) {
       kept(branch);
       normed = branch;
       branch = norm(name + ".out_norm", branch);
+    }
+    if (model_.layer_scale) {
+      kept(branch);
+      normed = branch;
+      scale_features(branch, weight(name + ".scale.weight"));
+      kept(branch);
     }
     apply_hidden_dropout(branch, site, layer);
     multiply(branch, model_.residual_scale);
@@ -383,6 +409,14 @@ class Pass {
     apply_hidden_dropout(branch, site, layer);
     multiply(branch, model_.residual_scale);
     signal(branch);
+    if (model_.layer_scale) {
+      Matrix& gamma = gradient(name + ".scale.weight");
+      for (std::uint64_t p = 0; p < branch.rows; ++p) {
+        for (std::uint64_t j = 0; j < branch.columns; ++j) gamma(0, j) += branch(p, j) * normed(p, j);
+      }
+      scale_features(branch, weight(name + ".scale.weight"));
+      signal(branch);
+    }
     if (!norms_behind()) return branch;
     branch = norm_derivative(name + ".out_norm", branch, normed);
     signal(branch);
@@ -518,8 +552,60 @@ class Pass {
     double count;         ///< targets of the global batch
   };
 
+  /// The mean of the patches of an image, as one row.
+  Matrix mean_of_patches(const Matrix& x) const {
+    const auto patches = static_cast<double>(x.rows - first_patch());
+    Matrix mean(1, x.columns);
+    for (std::uint64_t p = first_patch(); p < x.rows; ++p) {
+      for (std::uint64_t j = 0; j < x.columns; ++j) mean(0, j) += x(p, j) / patches;
+    }
+    return mean;
+  }
+
+  /// An image's head sees its class token, the mean of its patches, or both, each through a matrix of its own.
+  Matrix image_head(const Asked& asked, const Matrix& hidden, double& loss, bool backward) {
+    const Image& image = *model_.image;
+    const Matrix normed = norm(asked.norm, hidden);
+    const std::string mean_matrix = sees_class_token(image) ? "head.output.mean.weight" : "head.output.weight";
+    Matrix mean, logits(1, model_.vocabulary), token(1, model_.hidden);
+    if (sees_class_token(image)) {
+      for (std::uint64_t j = 0; j < token.columns; ++j) token(0, j) = normed(0, j);
+      add(logits, product_transposed(token, weight("head.output.weight")));
+    }
+    if (sees_mean(image)) {
+      mean = mean_of_patches(normed);
+      kept(mean);
+      add(logits, product_transposed(mean, weight(mean_matrix)));
+    }
+    if (const Matrix* bias = optional_weight("head.output.bias")) add_to_rows(logits, *bias);
+    logits =
+        cross_entropy(model_, std::move(logits), {data_.target(step_, sequence_, 0)}, asked.part / asked.count, loss);
+    if (!backward) return {};
+    if (Matrix* bias = optional_gradient("head.output.bias")) add_column_sums(*bias, logits);
+    Matrix dnormed(normed.rows, normed.columns);
+    if (sees_class_token(image)) {
+      add_transposed_product(gradient("head.output.weight"), logits, token);
+      const Matrix d = product(logits, weight("head.output.weight"));
+      for (std::uint64_t j = 0; j < d.columns; ++j) dnormed(0, j) = d(0, j);
+    }
+    if (sees_mean(image)) {
+      add_transposed_product(gradient(mean_matrix), logits, mean);
+      Matrix d = product(logits, weight(mean_matrix));
+      signal(d);
+      const auto patches = static_cast<double>(normed.rows - first_patch());
+      for (std::uint64_t p = first_patch(); p < normed.rows; ++p) {
+        for (std::uint64_t j = 0; j < d.columns; ++j) dnormed(p, j) = d(0, j) / patches;
+      }
+    }
+    signal(dnormed);
+    Matrix dhidden = norm_derivative(asked.norm, dnormed, hidden);
+    signal(dhidden);
+    return dhidden;
+  }
+
   /// Adds this sequence's share of the loss; returns d loss / d hidden.
   Matrix head(const Asked& asked, const Matrix& hidden, double& loss, bool backward) {
+    if (vit()) return image_head(asked, hidden, loss, backward);
     // BERT has one more layer before the norm.
     ModelSpec shape = model_;
     shape.ffn = model_.hidden;

@@ -268,6 +268,7 @@ void ignore_megatron_flags(MegatronFlags& f) {
                     "--DDP-impl",
                     "--yarn-*",
                     "--no-yarn-*",
+                    "--enable-gpt-oss",  // YaRN's constants: megatron/post_training/arguments.py
                     "--beta-fast",
                     "--beta-slow",
                     "--fp32-residual-connection",

@@ -186,6 +186,7 @@ void write_megatron_model(FlagWriter& w) {
     case Activation::squared_relu: w.flag("--squared-relu"); break;
     case Activation::geglu:
     case Activation::relu:
+    case Activation::quick_gelu:
       w.refuse("model", "layers", "the export has no flags for activations but gelu, swiglu and squared relu", {});
       break;
   }

@@ -93,11 +93,36 @@ void Estimator::walk(const Program& program) {
   s.walk.run(s.compiled);
 }
 
-Picoseconds Estimator::evaluate(const Program& program, const CostModel& costs) {
-  Scratch& s = *scratch_;
-  price(s.prices, program, costs);
-  walk(program);
+Picoseconds Estimator::walked(const Program& program) const {
+  const Scratch& s = *scratch_;
   return std::max(s.walk.step_time(), least_by_cores(program, s.prices, s.walk.classes()));
+}
+
+Picoseconds Estimator::evaluate(const Program& program, const CostModel& costs) {
+  price(scratch_->prices, program, costs);
+  walk(program);
+  return walked(program);
+}
+
+Picoseconds Estimator::step_again() {
+  Scratch& s = *scratch_;
+  const Program& program = *s.compiled.program;
+  if (s.prices.kinds > 1) {
+    walk(program);
+  } else {
+    s.walk.run(s.compiled);
+  }
+  return walked(program);
+}
+
+Picoseconds Estimator::time_in(Pass pass, std::uint32_t rank_class) const {
+  const CompiledProgram& compiled = scratch_->compiled;
+  Picoseconds time = 0;
+  for (const Slot& slot : compiled.program->classes[rank_class].step) {
+    if ((*compiled.program)[slot.block].pass != pass) continue;
+    time += compiled.blocks[compiled.place_of(rank_class, slot.block)].all * slot.repeat;
+  }
+  return time;
 }
 
 Seconds Estimator::step_time(const Program& program, const CostModel& costs) {

@@ -39,9 +39,16 @@ class Estimator {
   /// The step time alone, which is all that a search needs at first.
   [[nodiscard]] Seconds step_time(const Program& program, const CostModel& costs);
 
+  /// The step of the program whose step was asked for last, walked again: since then its slots may have come to repeat
+  /// more or less often. Nothing else of it may have changed, and it must still be where it was.
+  [[nodiscard]] Picoseconds step_again();
+  /// What a rank of a class of that program does in blocks of a pass, were it done one op after another.
+  [[nodiscard]] Picoseconds time_in(Pass, std::uint32_t rank_class) const;
+
  private:
   struct Scratch;
   Picoseconds evaluate(const Program&, const CostModel&);
+  [[nodiscard]] Picoseconds walked(const Program&) const;
   void walk(const Program&);
   std::unique_ptr<Scratch> scratch_;
 };

@@ -29,6 +29,7 @@ constexpr LayerKindCase singles[] = {
      true},
     {"relu", [](ModelSpec& m) { m.activation = Activation::relu; }, true, false, true},
     {"squared relu", [](ModelSpec& m) { m.activation = Activation::squared_relu; }},
+    {"quick gelu", [](ModelSpec& m) { m.activation = Activation::quick_gelu; }},
     {"biases of queries, keys and values",
      [](ModelSpec& m) {
        m.biases = {true, false, false, false};

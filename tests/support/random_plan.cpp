@@ -137,7 +137,26 @@ void change_architecture(Draw& draw, PlannedRun& run) {
     m.tied_embeddings = false;
     const std::uint64_t side = run.plan.sequence_parallel && t == 2 ? 3 : draw.in(1, 3);
     m.image = Image{2 * side, 2, t};
-    m.max_positions = run.workload.sequence_length = side * side + 1;
+    const std::uint64_t like = draw.in(0, 3);
+    if (like == 1) {
+      m.name = "tiny-clip";
+      m.activation = Activation::quick_gelu;
+      m.embedding_norm = true;
+      m.image->patch_bias = m.image->head_bias = false;
+    } else if (like == 2) {
+      m.name = "tiny-siglip";
+      m.biases.qkv = false;
+      m.image->class_token = false;
+      if (run.plan.sequence_parallel && t == 2) m.image->size = 4;  // an even number of patches
+      m.image->pool = Image::Pool::mean;
+    } else if (like == 3) {
+      m.name = "tiny-dinov2";
+      m.layer_scale = true;
+      m.image->mask_token = draw.once_in(2);
+      if (run.plan.tensor == TensorAlgorithm::one_d) m.image->pool = Image::Pool::class_and_mean;
+      if (draw.once_in(2)) m.activation = Activation::swiglu;
+    }
+    m.max_positions = run.workload.sequence_length = image_positions(*m.image);
     if (m.max_positions % t != 0) run.plan.sequence_parallel = false;
   } else {
     m.name = "tiny-mla";

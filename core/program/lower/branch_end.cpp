@@ -29,17 +29,22 @@ void BranchEnds::close(BlockBuilder& b, const Module& module, const BranchEnd& e
                        Operand residual, Operand out) const {
   // The product is row-parallel and gives partial sums; the bias is added after the sum.
   BufferId x = end.summed ? end.part : summed(b, end.out, end.part);
-  // The sum with the stream takes the last bias, unless a norm stands between.
+  // The sum with the stream takes the last bias, unless a norm or weights of features stand between.
   const char* last = nullptr;
   for (const char* bias : biases.of) {
     if (bias == nullptr) continue;
-    const char* now = end.norm ? bias : std::exchange(last, bias);
+    const char* now = end.norm || end.gamma != nullptr ? bias : std::exchange(last, bias);
     if (now == nullptr) continue;
     b.compute(c_.kernel(KernelKind::bias_forward, Pass::forward, c_.rows, c_.hidden_width),
               {weight_of(c_, module, now), update(x)});
   }
   if (end.norm) {
     c_.sharding.norm_forward(c_, b, *end.norm, read(x), write(end.normed), write(end.stats));
+    x = end.normed;
+  }
+  if (end.gamma != nullptr) {
+    b.compute(c_.kernel(KernelKind::scale_features_forward, Pass::forward, c_.rows, c_.hidden_width),
+              {read(x), weight_of(c_, module, end.gamma), write(end.normed)});
     x = end.normed;
   }
   Kernel k = kernel(KernelKind::residual_forward, Pass::forward, end);
@@ -73,12 +78,24 @@ Operand BranchEnds::open(BlockBuilder& b, const Module& module, const BranchEnd&
                               std::nullopt);
     dy = read(end.normed_gradient);
   }
+  if (end.gamma != nullptr) dy = unscaled(b, module, end, dy);
   for (const char* bias : biases.of) {
     if (bias == nullptr || !c_.trains_weights()) continue;
     b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.rows, c_.hidden_width),
               {dy, gradient_of(c_, module, bias)});
   }
   return end.summed ? dy : gathered(b, end, dy);
+}
+
+Operand BranchEnds::unscaled(BlockBuilder& b, const Module& module, const BranchEnd& end, Operand dy) const {
+  b.compute(c_.kernel(KernelKind::scale_features_backward_input, Pass::input_gradient, c_.rows, c_.hidden_width),
+            {dy, weight_of(c_, module, end.gamma), write(end.normed_gradient)});
+  // After it, since the gradient may lie in the memory of the weight.
+  if (c_.trains_weights()) {
+    b.compute(c_.kernel(KernelKind::scale_features_backward_weight, Pass::weight_gradient, c_.rows, c_.hidden_width),
+              {dy, read(c_.sequence_parallel ? end.part : end.out), gradient_of(c_, module, end.gamma)});
+  }
+  return read(end.normed_gradient);
 }
 
 Operand BranchEnds::gathered(BlockBuilder& b, const BranchEnd& end, Operand dy) const {

@@ -275,6 +275,10 @@ ParameterTable layer_table(const State& c, bool mixture) {
       t.norm("attention.out_norm", features);
       t.norm("ffn.out_norm", features);
     }
+    if (m.layer_scale) {
+      t.slice("attention.scale.weight", {features}, Init::ones);
+      t.slice("ffn.scale.weight", {features}, Init::ones);
+    }
     if (m.biases.out) t.slice("attention.out.bias", {features}, Init::zeros);
     if (m.biases.ffn && !mixture) t.slice("ffn.down.bias", {features}, Init::zeros);
     if (mixture && m.mixture->router_bias) t.slice("ffn.router.bias", {whole(m.mixture->experts)}, Init::zeros);
@@ -322,8 +326,8 @@ ParameterTable embedding_table(const State& c) {
   t.segment(false, true);
   if (bert || m.embedding_norm) t.norm("norm", features);
   if (vit) {
-    t.slice("patch.bias", {features}, Init::zeros);
-    t.slice("class.weight", {features}, Init::zeros);
+    if (m.image->patch_bias) t.slice("patch.bias", {features}, Init::zeros);
+    if (m.image->class_token) t.slice("class.weight", {features}, Init::zeros);
   }
   return t.finish();
 }
@@ -352,6 +356,9 @@ ParameterTable head_table(const State& c) {
   if (c.tied_apart) t.slice("embedding.word.weight", vocabulary_shard(c), Init::normal, deviation);
   t.segment(true, false);
   if (!c.model.tied_embeddings) t.slice("output.weight", vocabulary_shard(c), Init::normal, deviation);
+  if (c.model.image && c.model.image->pool == Image::Pool::class_and_mean) {
+    t.slice("output.mean.weight", vocabulary_shard(c), Init::normal, deviation);
+  }
   if (c.model.architecture == Architecture::bert) {
     t.segment(true, true);
     t.slice("dense.weight", {whole(c.model.hidden), features}, Init::normal, deviation);

@@ -56,6 +56,7 @@ KernelKind activation_kind(Activation activation, bool backward) {
     case Activation::relu: return backward ? KernelKind::relu_backward : KernelKind::relu_forward;
     case Activation::squared_relu:
       return backward ? KernelKind::squared_relu_backward : KernelKind::squared_relu_forward;
+    case Activation::quick_gelu: return backward ? KernelKind::quick_gelu_backward : KernelKind::quick_gelu_forward;
   }
   ORRERY_ASSERT(false, activation);
   return KernelKind::gelu_forward;

@@ -44,7 +44,8 @@ struct NormSite {
 }
 /// Whether each word, or class, has a bias in the head.
 [[nodiscard]] inline bool has_head_bias(const ModelSpec& m) {
-  return m.architecture != Architecture::decoder || m.biases.head;
+  if (m.architecture == Architecture::vit) return m.image->head_bias;
+  return m.architecture == Architecture::bert || m.biases.head;
 }
 /// Says in the kernel which parameters the norm has.
 void note_norm_parameters(const ModelSpec&, Kernel&);

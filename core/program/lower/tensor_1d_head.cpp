@@ -22,7 +22,8 @@ class Head {
         sp_(c.sequence_parallel),
         scope_(further_ ? Scope::layer_microbatch : Scope::microbatch),
         matrix_(head_matrix(c)),
-        // An image's class is predicted from its class token, the first of its rows.
+        pool_(vit_ ? m_.image->pool : Image::Pool::class_token),
+        // An image's class is predicted from its class token, the first of its rows, or from the mean of its patches.
         asked_(vit_ ? c.sequences : c.tokens),
         pieces_(c.plan.loss_chunks),
         rows_(asked_ / pieces_) {
@@ -36,6 +37,8 @@ class Head {
     c_.sharding.norm_forward(c_, f, norm(), read(norm_in_), write(norm_out_), write(stats_));
     if (pieces_ > 1) return f.finish(c_);  // the backward block has all that logits are needed for
     gather(f);
+    if (mean())
+      f.compute(mean_rows(KernelKind::mean_rows_forward, Pass::forward), {patches(View::Use::read), write(mean_)});
     make_logits(f, 0);
     load_targets(f, prediction);
     take_loss(f, prediction, 0);
@@ -51,9 +54,9 @@ class Head {
     } else {
       turn_into_gradient(b, prediction, 0);
     }
-    if (pieces_ > 1 || c_.trains_weights()) gather(b);
+    if (rows() && (pieces_ > 1 || c_.trains_weights())) gather(b);
     const std::uint64_t made = asked_ * c_.hidden_width, all = c_.tokens * c_.hidden_width;
-    if (made < all) {
+    if (made < all && !mean()) {
       b.compute(c_.kernel(KernelKind::fill, Pass::input_gradient, c_.tokens - asked_, c_.hidden_width),
                 {Operand{dx_, View::Use::write, 0, made, all - made, {}}});
     }
@@ -67,6 +70,7 @@ class Head {
       if (piece + 1 == pieces_) sum_input_gradient(b);
       if (c_.trains_weights()) weight_gradient(b, piece);
     }
+    if (mean() && !sp_) spread_mean(b);
     // A prediction module above has begun the gradient.
     if (prediction == c_.predictions) {
       b.compute(c_.kernel(KernelKind::fill, Pass::input_gradient, c_.rows, c_.hidden_width),
@@ -91,15 +95,41 @@ class Head {
     b.compute(load, {write(targets_)});
   }
 
+  /// Whether the head sees rows of the stream, and whether it sees their mean.
+  [[nodiscard]] bool rows() const { return pool_ != Image::Pool::mean; }
+  [[nodiscard]] bool mean() const { return pool_ != Image::Pool::class_token; }
+  [[nodiscard]] Kernel mean_rows(KernelKind kind, Pass pass) const {
+    return c_.kernel(kind, pass, asked_, c_.hidden_width, patch_count(*m_.image));
+  }
+  /// The patches' rows, behind those of the class tokens where there are some.
+  [[nodiscard]] Operand patches(View::Use use) const {
+    const std::uint64_t all = patch_count(*m_.image) * asked_ * c_.hidden_width;
+    return {use == View::Use::read ? gathered_ : dx_, use, 0, c_.tokens * c_.hidden_width - all, all, {}};
+  }
+  void spread_mean(BlockBuilder& b) {
+    b.compute(mean_rows(KernelKind::mean_rows_backward, Pass::input_gradient),
+              {read(mean_gradient_), patches(View::Use::write)});
+  }
+
   void make_logits(BlockBuilder& b, std::uint64_t piece) {
     if (own_product()) {
       Kernel k = c_.kernel(KernelKind::gemm, Pass::forward, rows_, c_.vocabulary, c_.hidden_width);
       k.options.transpose_b = k.options.bias = true;
-      b.compute(k, {rows_of(gathered_, View::Use::read, piece), weight_of(c_, *matrix_.module, matrix_.slice),
-                    write(logits_), weight_of(c_, c_.head, "output.bias")});
+      const Operand x = rows() ? rows_of(gathered_, View::Use::read, piece) : read(mean_);
+      b.compute(
+          k, {x, weight_of(c_, *matrix_.module, matrix_.slice), write(logits_), weight_of(c_, c_.head, "output.bias")});
+      if (rows() && mean()) {
+        k.options.bias = false;
+        b.compute(k, {read(mean_), weight_of(c_, c_.head, mean_slice()), update(logits_)});
+      }
       return;
     }
-    c_.sharding.forward(c_, b, product(piece), gathered_, logits_);
+    if (rows()) c_.sharding.forward(c_, b, product(piece), gathered_, logits_);
+    if (mean()) {
+      Product p = mean_product();
+      p.adds = rows();
+      c_.sharding.forward(c_, b, p, mean_, logits_);
+    }
     if (!bias()) return;
     b.compute(c_.kernel(KernelKind::bias_forward, Pass::forward, rows_, c_.vocabulary),
               {weight_of(c_, c_.head, "output.bias"), update(logits_)});
@@ -137,27 +167,44 @@ class Head {
   }
 
   void input_gradient(BlockBuilder& b, std::uint64_t piece) {
-    if (!own_product()) return c_.sharding.input_gradient(c_, b, product(piece), read(logits_), dx_);
+    if (!own_product()) {
+      if (rows()) c_.sharding.input_gradient(c_, b, product(piece), read(logits_), dx_);
+      if (mean()) c_.sharding.input_gradient(c_, b, mean_product(), read(logits_), mean_gradient_);
+      return;
+    }
     const Kernel k = c_.kernel(KernelKind::gemm, Pass::input_gradient, rows_, c_.hidden_width, c_.vocabulary);
-    b.compute(k, {read(logits_), weight_of(c_, *matrix_.module, matrix_.slice), rows_of(dx_, View::Use::write, piece)});
+    if (rows()) {
+      b.compute(k,
+                {read(logits_), weight_of(c_, *matrix_.module, matrix_.slice), rows_of(dx_, View::Use::write, piece)});
+    }
+    if (mean()) b.compute(k, {read(logits_), weight_of(c_, c_.head, mean_slice()), write(mean_gradient_)});
   }
 
   void sum_input_gradient(BlockBuilder& b) {
     if (sp_) {
+      if (mean()) spread_mean(b);
       b.seam(Collective::Kind::reduce_scatter, {read(dx_), write(dx_part_)});
-    } else if (c_.tensor > 1) {
+      return;
+    }
+    if (c_.tensor == 1) return;
+    if (rows()) {
       b.seam(Collective::Kind::all_reduce, {Operand{dx_, View::Use::accumulate, 0, 0, asked_ * c_.hidden_width, {}}});
     }
+    if (mean()) b.seam(Collective::Kind::all_reduce, {update(mean_gradient_)});
   }
 
   void weight_gradient(BlockBuilder& b, std::uint64_t piece) {
     if (own_product()) {
       Kernel k = c_.kernel(KernelKind::gemm, Pass::weight_gradient, c_.vocabulary, c_.hidden_width, rows_);
       k.options.transpose_a = true;
-      b.compute(k, {read(logits_), rows_of(gathered_, View::Use::read, piece),
-                    gradient_of(c_, *matrix_.module, matrix_.slice)});
+      if (rows()) {
+        b.compute(k, {read(logits_), rows_of(gathered_, View::Use::read, piece),
+                      gradient_of(c_, *matrix_.module, matrix_.slice)});
+      }
+      if (mean()) b.compute(k, {read(logits_), read(mean_), gradient_of(c_, c_.head, mean_slice())});
     } else {
-      c_.sharding.weight_gradient(c_, b, product(piece), gathered_, read(logits_));
+      if (rows()) c_.sharding.weight_gradient(c_, b, product(piece), gathered_, read(logits_));
+      if (mean()) c_.sharding.weight_gradient(c_, b, mean_product(), mean_, read(logits_));
     }
     if (!bias()) return;
     b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, rows_, c_.vocabulary),
@@ -205,6 +252,17 @@ class Head {
     sum_ = flat("logits.sum", kept, c_.state, rows_);
     target_logit_ = flat("logits.target", Role::workspace, c_.state, rows_);
     dx_ = stream_buffer("head.gradient", Role::workspace, false);
+    if (mean()) {
+      const auto of_images = [&](const char* name, Role role) {
+        const BufferId id = stream_buffer(name, role, false);
+        Buffer& b = c_.program.buffers[index(id)];
+        b.shard->dims[0] = {1, 1, {}, false};
+        b.count = local_count(*b.shard, c_.program.mesh, c_.program.microbatches);
+        return id;
+      };
+      mean_ = of_images("head.mean", Role::activation);
+      mean_gradient_ = of_images("head.mean.gradient", Role::workspace);
+    }
     dx_part_ = sp_ ? stream_buffer("head.gradient.part", Role::workspace, true) : dx_;
     if (bert_) transform_ = declare_head_transform(c_);
     norm_in_ = bert_ ? transform_.act : c_.hidden;
@@ -239,6 +297,13 @@ class Head {
     if (vit_ || pieces_ > 1) p.rows = rows_, p.first = piece * rows_;
     return p;
   }
+  /// The matrix that meets the mean: one of its own where the head sees the class token too.
+  [[nodiscard]] const char* mean_slice() const { return rows() ? "output.mean.weight" : "output.weight"; }
+  [[nodiscard]] Product mean_product() const {
+    Product p{&c_.head, mean_slice(), nullptr, c_.hidden_width, c_.vocabulary, true, true, scope_};
+    p.rows = rows_;
+    return p;
+  }
   [[nodiscard]] Kernel entropy(KernelKind kind) const { return c_.kernel(kind, Pass::loss, rows_, c_.vocabulary); }
 
   /// With the scale and the bound of logits.
@@ -253,12 +318,14 @@ class Head {
   bool further_, bert_, vit_, sp_;
   Scope scope_;
   HeadMatrix matrix_;
+  Image::Pool pool_;
   std::uint64_t asked_;   ///< rows whose target is asked for
   std::uint64_t pieces_;  ///< in which logits are made, one after the other
   std::uint64_t rows_;    ///< of a piece
   HeadTransform transform_;
   BufferId targets_{}, norm_in_{}, norm_out_{}, stats_{}, gathered_{}, logits_{}, max_{}, sum_{}, target_logit_{};
   BufferId dx_{}, dx_part_{}, norm_in_gradient_{};
+  BufferId mean_{}, mean_gradient_{};
 };
 
 }  // namespace

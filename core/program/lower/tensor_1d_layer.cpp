@@ -87,8 +87,8 @@ class Layer {
     context_ = c_.activation("context", Role::activation, Scope::layer_microbatch, c_.act,
                              {query, query, c_.layout.wide_features, false}, false);
     c_.program.buffers[index(context_)].shard->dims[1] = sequence;
-    // A norm behind a branch needs the branch's sum again.
-    const Role summed_role = norms_behind() ? Role::activation : Role::workspace;
+    // A norm behind a branch, and weights of its features, need the branch's sum again.
+    const Role summed_role = norms_behind() || m.layer_scale ? Role::activation : Role::workspace;
     attention_end_.out = stream("attention.out", sp ? Role::workspace : summed_role, c_.act, false);
     if (drop_hidden()) attention_end_.mask = stream("attention.out.mask", Role::activation, DType::u8, sp);
     if (!parallel()) mid_ = stream("mid", Role::activation, c_.act, sp);
@@ -149,6 +149,15 @@ class Layer {
       };
       behind(attention_end_, "attention", "attention.out_norm.weight", "attention.out_norm.bias");
       behind(ffn_end_, "ffn", "ffn.out_norm.weight", "ffn.out_norm.bias");
+    }
+    if (m.layer_scale) {
+      const auto scaled = [&](BranchEnd& end, const std::string& name, const char* gamma) {
+        end.gamma = gamma;
+        end.normed = stream((name + ".scaled").c_str(), Role::workspace, c_.act, sp);
+        end.normed_gradient = stream((name + ".scaled.gradient").c_str(), Role::workspace, c_.act, sp);
+      };
+      scaled(attention_end_, "attention", "attention.scale.weight");
+      scaled(ffn_end_, "ffn", "ffn.scale.weight");
     }
     attention_end_.site = 2;
     ffn_end_.site = 3;

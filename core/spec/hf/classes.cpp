@@ -14,8 +14,8 @@ using nlohmann::json;
 
 /// The name that a type's classes begin with, which is the trained class without its ending: "Llama".
 std::string_view prefix_of(std::string_view trained) {
-  for (const std::string_view end :
-       {"ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForImageClassification", "ForConditionalGeneration"}) {
+  for (const std::string_view end : {"ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForImageClassification",
+                                     "ForConditionalGeneration", "ModelWithProjection"}) {
     if (trained.ends_with(end)) return trained.substr(0, trained.size() - end.size());
   }
   return {};
@@ -28,7 +28,11 @@ std::uint64_t head_of(const Config& c, const ModelSpec& m) {
   switch (m.architecture) {
     case Architecture::decoder: return (m.tied_embeddings ? 0 : table) + (m.biases.head ? m.vocabulary : 0);
     case Architecture::bert: return m.hidden * m.hidden + 3 * m.hidden + m.vocabulary;
-    case Architecture::vit: return table + m.vocabulary;
+    case Architecture::vit: {
+      const Image image = m.image.value_or(Image{});
+      const std::uint64_t tables = (sees_class_token(image) ? 1 : 0) + (sees_mean(image) ? 1 : 0);
+      return tables * table + (image.head_bias ? m.vocabulary : 0);
+    }
   }
   return 0;
 }
@@ -95,7 +99,8 @@ void count_class(Config& c, const Family& family, ModelSpec& m) {
         own && c.good() ? in_place(c, family, std::string_view(name).substr(prefix.size()), m.hidden, head_of(c, m))
                         : std::nullopt;
     if (other) {
-      const std::uint64_t less = head_of(c, m), active = active_parameter_count(m), all = parameter_count(m);
+      const std::uint64_t less = head_of(c, m), active = active_parameter_count(m);
+      const std::uint64_t all = parameter_count(m) + (m.image && m.image->mask_token && !m.counted ? m.hidden : 0);
       const bool bare = family.language.key.empty() && name == std::string(prefix) + "Model" && classes->size() == 1;
       m.counted = CountedOnly{all - less + *other, active < all ? active - less + *other : 0,
                               fmt::format("the class {}, which has not the head that is trained{}", name,

@@ -17,6 +17,7 @@ class Count {
   friend constexpr Count operator+(Count a, Count b) {
     return a.value_ > most - b.value_ ? Count(most) : Count(a.value_ + b.value_);
   }
+  friend constexpr Count operator%(Count a, Count b) { return b.value_ == 0 ? Count(0) : Count(a.value_ % b.value_); }
   /// No less than nothing.
   friend constexpr Count operator-(Count a, Count b) { return a.value_ > b.value_ ? Count(a.value_ - b.value_) : 0; }
   friend constexpr Count operator*(Count a, Count b) {

@@ -13,11 +13,12 @@ namespace orrery::hf {
 Activation activation(Config& c, const char* key, Gate gate) {
   static const std::vector<std::string> gated{"silu",      "swish",       "gelu",      "gelu_new", "gelu_pytorch_tanh",
                                               "gelu_fast", "gelu_python", "gelu_tanh", "swiglu"};
-  static const std::vector<std::string> plain{"gelu",      "gelu_new",    "gelu_pytorch_tanh",
-                                              "gelu_fast", "gelu_python", "gelu_tanh",
-                                              "relu",      "relu2",       "relu_squared"};
+  static const std::vector<std::string> plain{
+      "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_python", "gelu_tanh",
+      "relu", "relu2",    "relu_squared",      "quick_gelu"};
   const std::string name = c.choice(key, gate == Gate::with ? gated : plain);
   if (gate == Gate::with) return name.starts_with("gelu") ? Activation::geglu : Activation::swiglu;
+  if (name == "quick_gelu") return Activation::quick_gelu;
   return name == "relu" ? Activation::relu : name.starts_with("relu") ? Activation::squared_relu : Activation::gelu;
 }
 

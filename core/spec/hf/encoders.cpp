@@ -7,7 +7,7 @@
 #include "core/spec/hf/families.hpp"
 #include "core/spec/spec_check.hpp"
 
-// BERT and ViT.
+// BERT and ViT, and types that are the same under another name.
 namespace orrery::hf {
 namespace {
 
@@ -46,11 +46,21 @@ constexpr std::array vit_keys{
     read("num_channels", "3"),
     read("id2label", "null"),
     read("num_labels", "2"),
-    only("qkv_bias", "true", "biases in only some linear layers"),
+    read("qkv_bias", "true"),
     // These keys belong to heads and poolers that the classifier does not have.
     no_effect("encoder_stride"),
     no_effect("pooler_act"),
     no_effect("pooler_output_size"),
+};
+
+/// Masked Siamese networks: ViT, with a head on its class token.
+constexpr std::array vit_msn_keys{
+    read("layer_norm_eps", "1e-6"),
+};
+
+constexpr std::array ernie_keys{
+    only("use_task_id", "false", "an embedding of tasks"),
+    no_effect("task_type_vocab_size"),
 };
 
 ModelSpec encoder_layers(Config& c) {
@@ -82,6 +92,7 @@ ModelSpec vit(Config& c) {
   // Files list the classes by name.
   const std::optional<std::uint64_t> names = c.entries("id2label");
   m.vocabulary = names ? *names : c.whole("num_labels", max_vocabulary);
+  m.biases.qkv = c.flag("qkv_bias");
   m.tied_embeddings = false;
   return m;
 }
@@ -110,6 +121,18 @@ std::vector<Family> encoder_families() {
        vit,
        {},
        Family::Heads::pooler_alone},
+      {"ernie",
+       {"ErnieForMaskedLM"},
+       {ernie_keys, bert_keys(), encoder_keys(), common_keys()},
+       bert,
+       {},
+       Family::Heads::pooler},
+      {"vit_msn",
+       {"ViTMSNForImageClassification"},
+       {vit_msn_keys, vit_keys, encoder_keys(), common_keys()},
+       vit,
+       {},
+       Family::Heads::nothing},
   };
 }
 

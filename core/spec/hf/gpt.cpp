@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/spec/hf/decoder.hpp"
@@ -100,6 +101,24 @@ constexpr std::array gpt_neo_keys{
     no_effect("summary_first_dropout"),
 };
 
+constexpr std::array biogpt_keys{
+    read("num_hidden_layers", "24", "layers"),
+    read("hidden_size", "1024", "hidden"),
+    read("num_attention_heads", "16", "heads"),
+    read("intermediate_size", "4096", "ffn"),
+    read("vocab_size", "42384", "vocabulary"),
+    read("max_position_embeddings", "1024", "max_positions"),
+    read("hidden_act", "\"gelu\""),
+    read("layer_norm_eps", "1e-12", "norm_epsilon"),
+    read("tie_word_embeddings", "true"),
+    read("scale_embedding", "true"),
+    no_effect("attention_bias"),
+    no_effect("mlp_bias"),
+    no_effect("layerdrop"),
+    no_effect("activation_dropout"),
+    no_effect("hidden_dropout_prob"),
+    no_effect("attention_probs_dropout_prob"),
+};
 constexpr std::array opt_keys{
     read("num_hidden_layers", "12", "layers"),
     read("hidden_size", "768", "hidden"),
@@ -331,6 +350,16 @@ ModelSpec opt(Config& c) {
   return m;
 }
 
+/// OPT's positions, words scaled by sqrt(h), and biases everywhere.
+ModelSpec biogpt(Config& c) {
+  ModelSpec m = decoder(c, Gate::without);
+  m.norm = Norm::layer_norm;
+  m.position_offset = 2;
+  m.biases = Biases::of_layers(true);
+  if (c.flag("scale_embedding")) m.embedding_scale = std::sqrt(static_cast<double>(m.hidden));
+  return m;
+}
+
 ModelSpec bloom(Config& c) {
   ModelSpec m = decoder(c, Gate::without);
   m.positions = PositionEncoding::alibi;
@@ -374,6 +403,7 @@ std::vector<Family> gpt_families() {
       {"codegen", {"CodeGenForCausalLM"}, {gptj_keys, gpt_keys, common}, gptj},
       {"gpt_neo", {"GPTNeoForCausalLM"}, {gpt_neo_keys, usual, common}, gpt_neo},
       {"opt", {"OPTForCausalLM"}, {opt_keys, usual, norm, common}, opt},
+      {"biogpt", {"BioGptForCausalLM"}, {biogpt_keys, usual, norm, common}, biogpt},
       {"bloom", {"BloomForCausalLM"}, {bloom_keys, usual, common}, bloom},
       {"mpt", {"MptForCausalLM", "MPTForCausalLM"}, {mpt_keys, usual, common}, mpt},
       {"starcoder2", {"Starcoder2ForCausalLM"}, {starcoder2_keys, usual, norm, rotary, common}, starcoder2},

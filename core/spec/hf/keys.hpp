@@ -53,6 +53,12 @@ struct Part {
   bool flat = false;             ///< older files have the part's keys beside those of the whole
 };
 
+/// The tower of images of a model that has one beside its tower of text, read alone.
+struct TowerPart {
+  std::string_view of = {};  ///< the class that it is with its head
+  ModelSpec (*read)(Config&) = nullptr;
+};
+
 /// A model type.
 struct Family {
   /// What other classes of the type have in place of the trained head (classes.cpp).
@@ -70,6 +76,7 @@ struct Family {
   ModelSpec (*read)(Config&);
   Part language = {};
   Heads heads = Heads::decoder;
+  TowerPart vision = {};
 };
 /// Model types that look these tables up behind their own.
 [[nodiscard]] std::vector<Family> with_tables(std::vector<Family> types, const std::vector<Keys>& shared);

@@ -136,7 +136,7 @@ ModelSpec electra(Config& c) {
   const Count widen = e == h ? Count(0) : product(e, h, true);
   const Count head = is_class(c, "ElectraForPreTraining") ? product(h, h, true) + h + 1 : narrow_head(m, e);
   count(c, m, narrow_tables(c, m, e) + widen + m.layers * bert_layer(h, m.ffn), head,
-        "tables that are narrower than the layers");
+        e == h ? "a head that finds replaced words" : "tables that are narrower than the layers");
   return m;
 }
 

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/spec/hf/count.hpp"
+#include "core/spec/hf/decoder.hpp"
 #include "core/spec/hf/families.hpp"
 #include "core/spec/spec_check.hpp"
 
@@ -31,8 +32,13 @@ constexpr std::array image_keys{
     no_effect("stage_names"),
 };
 constexpr std::array dinov2_keys{
-    read("patch_size", "14", "image.patch"), read("mlp_ratio", "4"),        read("use_swiglu_ffn", "false"),
-    read("use_mask_token", "true"),          no_effect("layerscale_value"), no_effect("intermediate_size"),
+    read("patch_size", "14", "image.patch"), read("mlp_ratio", "4"),         read("use_swiglu_ffn", "false"),
+    read("use_mask_token", "true"),          no_effect("layerscale_value"),  no_effect("intermediate_size"),
+    read("hidden_act", "\"gelu\""),          read("layer_norm_eps", "1e-6"),
+};
+constexpr std::array ijepa_keys{
+    read("hidden_act", "\"gelu\""),
+    read("layer_norm_eps", "1e-12"),
 };
 constexpr std::array registers_keys{
     read("patch_size", "16", "image.patch"),
@@ -102,22 +108,45 @@ Count vit_layer(Config& c, const ModelSpec& m) {
   return bert_layer(h, m.ffn) - (truth(c, "qkv_bias") ? Count(0) : 3 * h);
 }
 
+/// What a class with a trained classifier has: layer norms, learned positions, biases.
+ModelSpec classifier(Config& c) {
+  ModelSpec m = vision_shape(c);
+  heads_divide(c, m, "num_attention_heads", "hidden_size");
+  m.image->size -= m.image->size % m.image->patch;  // pixels at the edge that fill no patch are not seen
+  m.norm = Norm::layer_norm;
+  m.norm_epsilon = c.number("layer_norm_eps", 0.0, 1.0);
+  m.activation = activation(c, "hidden_act", Gate::without);
+  m.positions = PositionEncoding::learned;
+  m.biases = Biases::of_layers(true);
+  m.biases.qkv = truth(c, "qkv_bias");
+  m.tied_embeddings = false;
+  return m;
+}
+
 /// DINOv2 scales both parts of a layer with h weights each. Its gates have 2/3 of the width, rounded up to a multiple
 /// of 8. Its classifier sees the class token and the mean of the patches.
 ModelSpec dinov2(Config& c) {
-  ModelSpec m = vision_shape(c);
-  const Count h = m.hidden, registers = c.knows("num_register_tokens") ? number(c, "num_register_tokens") : Count(0);
-  const Count f = h * static_cast<std::uint64_t>(c.number("mlp_ratio", 1.0, 64.0));
+  ModelSpec m = classifier(c);
+  const Count f = Count(m.hidden) * static_cast<std::uint64_t>(c.number("mlp_ratio", 1.0, 64.0));
   const bool gated = truth(c, "use_swiglu_ffn");
   const Count width = gated ? (f * 2 / 3 + 7) / 8 * 8 : f;
   m.ffn = std::min<std::uint64_t>(width.value(), max_width);
-  const Count layer =
-      attention(h) - (truth(c, "qkv_bias") ? Count(0) : 3 * h) + feed_forward(h, width, gated, true) + 6 * h;
-  const Count tokens = 1 + registers + m.max_positions +
-                       (!c.knows("num_register_tokens") && !truth(c, "use_mask_token") ? Count(0) : Count(1));
+  if (gated) m.activation = Activation::swiglu;
+  m.layer_scale = true;
+  m.image->pool = Image::Pool::class_and_mean;
+  m.image->mask_token = !c.knows("num_register_tokens") && truth(c, "use_mask_token");
+  return m;
+}
+
+/// DINOv2 with further tokens, which have no positions. It always has a mask token.
+ModelSpec registers(Config& c) {
+  ModelSpec m = dinov2(c);
+  const Count h = m.hidden;
   const bool classifies = c.find("architectures") != nullptr && !is_class(c, c.family().classes.front());
-  const Count head = classifies ? product(2 * h, label_count(c), true) : Count(0);
-  count(c, m, patches(m) + tokens * h + m.layers * layer + 2 * h, head, "layers that scale their parts");
+  const Count head = product(2 * h, label_count(c), true);
+  const Count body = Count(parameter_count(m)) - product(2 * h, m.vocabulary, true);
+  count(c, m, body + (number(c, "num_register_tokens") + 1) * h, classifies ? head : Count(0),
+        "register tokens beside the class token");
   return m;
 }
 
@@ -130,7 +159,7 @@ ModelSpec dinov3(Config& c) {
   const Count layer =
       attention(h, false) + biases + feed_forward(h, m.ffn, truth(c, "use_gated_mlp"), truth(c, "mlp_bias")) + 6 * h;
   count(c, m, patches(m) + (2 + number(c, "num_register_tokens")) * h + m.layers * layer + 2 * h, 0,
-        "layers that scale their parts");
+        "patches whose positions rotate");
   return m;
 }
 
@@ -160,12 +189,12 @@ ModelSpec beit(Config& c) {
   return m;
 }
 
-/// I-JEPA has no class token.
+/// I-JEPA has no class token. Its classifier sees the mean of the patches.
 ModelSpec ijepa(Config& c) {
-  ModelSpec m = vision_shape(c);
-  const Count h = m.hidden;
-  count(c, m, patches(m) + (Count(m.max_positions) - 1) * h + m.layers * vit_layer(c, m) + 2 * h, 0,
-        "no head that is trained here");
+  ModelSpec m = classifier(c);
+  m.image->class_token = false;
+  m.image->pool = Image::Pool::mean;
+  m.max_positions = std::max<std::uint64_t>(1, image_positions(*m.image));
   return m;
 }
 
@@ -192,14 +221,14 @@ std::vector<Family> vision_encoder_families() {
     return Family{type, std::move(classes), std::move(own), reader, {}, heads};
   };
   return {
-      family("dinov2", {"Dinov2Model", "Dinov2ForImageClassification"}, {dinov2_keys}, dinov2, Heads::unknown),
+      family("dinov2", {"Dinov2ForImageClassification"}, {dinov2_keys}, dinov2),
       family("dinov2_with_registers", {"Dinov2WithRegistersModel", "Dinov2WithRegistersForImageClassification"},
-             {registers_keys, dinov2_keys}, dinov2, Heads::unknown),
+             {registers_keys, dinov2_keys}, registers, Heads::unknown),
       family("dinov3_vit", {"DINOv3ViTModel"}, {dinov3_keys}, dinov3, Heads::unknown),
       family("deit", {"DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"}, {}, deit,
              Heads::pooler_alone),
       family("beit", {"BeitForImageClassification"}, {beit_keys}, beit, Heads::unknown),
-      family("ijepa", {"IJepaModel"}, {}, ijepa, Heads::unknown),
+      family("ijepa", {"IJepaForImageClassification"}, {ijepa_keys}, ijepa),
       family("vit_mae", {"ViTMAEForPreTraining"}, {mae_keys}, vit_mae, Heads::unknown),
   };
 }

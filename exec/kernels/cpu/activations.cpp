@@ -45,6 +45,22 @@ struct Silu {
   }
 };
 
+// x s with s = 1 / (1 + e), e = exp(-1.702 x), which is near gelu; its slope is s (1 + 1.702 x (1 - s)). Source: the
+// released code of CLIP (Radford et al., 2021), QuickGELU.
+template <class T>
+struct QuickGelu {
+  static constexpr T steep = static_cast<T>(1.702L);
+  static void prepare(const T* x, std::uint64_t n, T* e) {
+    for (std::uint64_t i = 0; i < n; ++i) e[i] = std::min(-steep * x[i], T{80});
+    exponentials(e, n);
+  }
+  static T value(T x, T e) { return x / (T{1} + e); }
+  static T slope(T x, T e) {
+    const T s = T{1} / (T{1} + e);
+    return s * (T{1} + steep * x * (e * s));
+  }
+};
+
 template <class T>
 struct Relu {
   static void prepare(const T*, std::uint64_t, T*) {}
@@ -243,6 +259,8 @@ std::span<const HostKernel> activation_kernels() {
       {KernelKind::relu_backward, backward<float, Relu>, backward<double, Relu>},
       {KernelKind::squared_relu_forward, forward<float, SquaredRelu>, forward<double, SquaredRelu>},
       {KernelKind::squared_relu_backward, backward<float, SquaredRelu>, backward<double, SquaredRelu>},
+      {KernelKind::quick_gelu_forward, forward<float, QuickGelu>, forward<double, QuickGelu>},
+      {KernelKind::quick_gelu_backward, backward<float, QuickGelu>, backward<double, QuickGelu>},
       {KernelKind::clip_forward, clip_forward<float>, clip_forward<double>},
       {KernelKind::clip_backward, clip_backward<float>, clip_backward<double>},
   };

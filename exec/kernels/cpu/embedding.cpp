@@ -137,12 +137,15 @@ void class_token_forward(const Kernel& k, const Operands& o, const KernelContext
   const std::uint64_t each = rows_each(k, x);
   T* token_buffer = scratch.get<T>(0, 2 * k.columns);
   const T* token = read(o[N::token], 0, k.columns, token_buffer);
-  const T* bias = read(o[N::bias], 0, k.columns, token_buffer + k.columns);
+  const T* bias = nullptr;
+  if (!k.options.unbiased) bias = read(o[N::bias], 0, k.columns, token_buffer + k.columns);
   T* out = scratch.get<T>(1, k.columns);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     const bool is_class = position_at(x.place, row / each) == 0;
     T* y = update(x, row * k.columns, k.columns, out);
-    for (std::uint64_t c = 0; c < k.columns; ++c) y[c] = is_class ? token[c] : y[c] + bias[c];
+    for (std::uint64_t c = 0; c < k.columns; ++c) {
+      y[c] = is_class ? token[c] : bias != nullptr ? y[c] + bias[c] : y[c];
+    }
     finish(x, row * k.columns, k.columns, y);
   }
 }
@@ -166,7 +169,7 @@ void class_token_backward(const Kernel& k, const Operands& o, const KernelContex
     finish(gradient, 0, k.columns, total);
   };
   add(o[N::dtoken], sums);
-  add(o[N::dbias], sums + k.columns);
+  if (!k.options.unbiased) add(o[N::dbias], sums + k.columns);
 }
 
 }  // namespace

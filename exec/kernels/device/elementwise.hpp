@@ -46,6 +46,18 @@ struct SquaredRelu {
   [[nodiscard]] static ORRERY_ON_DEVICE T slope(T x) { return x > T{0} ? T{2} * x : T{0}; }
 };
 
+/// x sigmoid(1.702 x), as on the host.
+template <class T>
+struct QuickGelu {
+  static constexpr T steep = static_cast<T>(1.702L);
+  [[nodiscard]] static ORRERY_ON_DEVICE T sigmoid(T x) { return T{1} / (T{1} + Silu<T>::exponential(steep * x)); }
+  [[nodiscard]] static ORRERY_ON_DEVICE T value(T x) { return x * sigmoid(x); }
+  [[nodiscard]] static ORRERY_ON_DEVICE T slope(T x) {
+    const T s = sigmoid(x);
+    return s * (T{1} + steep * x * (T{1} - s));
+  }
+};
+
 template <class T, class F>
 struct ActivationForward {
   Elements x, y;
@@ -115,6 +127,33 @@ struct LimitedGateBackward {
     const T s = f.sigmoid(g);
     dpre.store(at_gate, gate > f.limit ? T{0} : d * f.with(up) * s * (T{1} + f.slope * g * (T{1} - s)));
     dpre.store(at_gate + columns, up > f.limit || up < -f.limit ? T{0} : d * g * s);
+  }
+};
+
+/// y = gamma x on every row.
+template <class T>
+struct ScaleFeatures {
+  Elements x, gamma, y;
+  std::uint64_t columns;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const { y.store(i, gamma.load<T>(i % columns) * x.load<T>(i)); }
+};
+/// y = the mean over depth of x[depth][all elements of y].
+template <class T>
+struct MeanRowsForward {
+  Elements x, y;
+  std::uint64_t all, depth;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    T sum{0};
+    for (std::uint64_t d = 0; d < depth; ++d) sum += x.load<T>(d * all + i);
+    y.store(i, sum * (T{1} / static_cast<T>(depth)));
+  }
+};
+template <class T>
+struct MeanRowsBackward {
+  Elements dy, dx;
+  std::uint64_t all, depth;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    dx.store(i, dy.load<T>(i % all) * (T{1} / static_cast<T>(depth)));
   }
 };
 
@@ -270,6 +309,16 @@ struct PlainTerm {
   }
 };
 
+/// A term of the sum over rows of dy x.
+template <class T>
+struct ProductTerm {
+  Elements dy, x;
+  std::uint64_t columns;
+  ORRERY_ON_DEVICE T operator()(std::uint64_t row, std::uint64_t column) const {
+    return dy.load<T>(row * columns + column) * x.load<T>(row * columns + column);
+  }
+};
+
 template <class T, class F, class Launcher>
 void activate(Launcher& l, const NamedOperands& o) {
   for_each(l, o[N::y].count, ActivationForward<T, F>{Elements(o[N::pre]), Elements(o[N::y])});
@@ -319,6 +368,23 @@ bool run_elementwise(Launcher& l, const Kernel& k, const NamedOperands& o, const
     case KernelKind::relu_backward: activate_back<T, Relu<T>>(l, o); return true;
     case KernelKind::squared_relu_forward: activate<T, SquaredRelu<T>>(l, o); return true;
     case KernelKind::squared_relu_backward: activate_back<T, SquaredRelu<T>>(l, o); return true;
+    case KernelKind::quick_gelu_forward: activate<T, QuickGelu<T>>(l, o); return true;
+    case KernelKind::quick_gelu_backward: activate_back<T, QuickGelu<T>>(l, o); return true;
+    case KernelKind::scale_features_forward:
+      for_each(l, k.rows * k.columns, ScaleFeatures<T>{x(N::x), x(N::gamma), x(N::y), k.columns});
+      return true;
+    case KernelKind::scale_features_backward_input:
+      for_each(l, k.rows * k.columns, ScaleFeatures<T>{x(N::dy), x(N::gamma), x(N::dx), k.columns});
+      return true;
+    case KernelKind::scale_features_backward_weight:
+      add_column_sums<T>(l, ProductTerm<T>{x(N::dy), x(N::x), k.columns}, x(N::dgamma), k.rows, k.columns);
+      return true;
+    case KernelKind::mean_rows_forward:
+      for_each(l, k.rows * k.columns, MeanRowsForward<T>{x(N::x), x(N::y), k.rows * k.columns, k.depth});
+      return true;
+    case KernelKind::mean_rows_backward:
+      for_each(l, k.depth * k.rows * k.columns, MeanRowsBackward<T>{x(N::dy), x(N::dx), k.rows * k.columns, k.depth});
+      return true;
     case KernelKind::clip_forward:
       for_each(l, o[N::y].count, ClipForward<T>{x(N::pre), x(N::y), static_cast<T>(k.parameter)});
       return true;

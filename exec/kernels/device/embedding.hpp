@@ -117,10 +117,14 @@ struct ClassTokenForward {
   Elements x, token, bias;
   Positions positions;
   std::uint64_t each, columns;
+  bool biased;
   ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
     const std::uint64_t c = i % columns;
-    const bool is_class = positions(i / columns / each) == 0;
-    x.store(i, is_class ? token.load<T>(c) : x.load<T>(i) + bias.load<T>(c));
+    if (positions(i / columns / each) == 0) {
+      x.store(i, token.load<T>(c));
+    } else if (biased) {
+      x.store(i, x.load<T>(i) + bias.load<T>(c));
+    }
   }
 };
 template <class T>
@@ -249,11 +253,13 @@ bool run_embeddings(Launcher& l, const Kernel& k, const NamedOperands& o, const 
       return true;
     case KernelKind::class_token_forward:
       for_each(l, k.rows * k.columns,
-               ClassTokenForward<T>{Elements(o[N::x]), Elements(o[N::token]), Elements(o[N::bias]),
-                                    Positions(o[N::x].place), rows_each(k, o[N::x]), k.columns});
+               ClassTokenForward<T>{Elements(o[N::x]), Elements(o[N::token]),
+                                    Elements(o[k.options.unbiased ? N::token : N::bias]), Positions(o[N::x].place),
+                                    rows_each(k, o[N::x]), k.columns, !k.options.unbiased});
       return true;
     case KernelKind::class_token_backward:
       for (const bool of_class : {true, false}) {
+        if (!of_class && k.options.unbiased) break;
         const ClassTokenTerm<T> term{Elements(o[N::dx]), Positions(o[N::dx].place), rows_each(k, o[N::dx]), k.columns,
                                      of_class};
         add_column_sums<T>(l, term, Elements(o[of_class ? N::dtoken : N::dbias]), k.rows, k.columns);

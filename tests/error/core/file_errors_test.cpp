@@ -144,7 +144,7 @@ TEST_CASE("file.choice: a name that is not known", "[error]") {
   CHECK(model_error(text) == R"(m.toml:11:14: error: model.activation is "tanh", which is not known [file.choice]
    11 | activation = "tanh"
       |              ^
-  Known: gelu, swiglu, geglu, relu, squared_relu.
+  Known: gelu, swiglu, geglu, relu, squared_relu, quick_gelu.
 )");
 }
 

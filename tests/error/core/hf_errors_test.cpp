@@ -142,7 +142,7 @@ TEST_CASE("hf.unsupported: another activation in a config.json", "[error]") {
   CHECK(config_error(text) == R"(config.json:3:26: error: activation_function "tanh" is not supported [hf.unsupported]
     3 |   "activation_function": "tanh"
       |                          ^
-  Supported: gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, gelu_python, gelu_tanh, relu, relu2, relu_squared.
+  Supported: gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, gelu_python, gelu_tanh, relu, relu2, relu_squared, quick_gelu.
 )");
 }
 
@@ -225,6 +225,16 @@ TEST_CASE("hf.part: a part that a model does not have", "[error]") {
     1 | {"model_type": "llava"}
       |                ^
   It has the part "language": the language model alone.
+)");
+}
+
+TEST_CASE("hf.part: a model of two towers has its tower of images, and no language model", "[error]") {
+  Diagnostics d;
+  CHECK_FALSE(parse_hf_config("{\"model_type\": \"clip\"}", "config.json", d, "language"));
+  CHECK(render(d) == R"(config.json:1:16: error: model type clip has no part "language" [hf.part]
+    1 | {"model_type": "clip"}
+      |                ^
+  It has the part "vision": the tower of images of CLIPVisionModelWithProjection alone.
 )");
 }
 

@@ -74,6 +74,42 @@ TEST_CASE("model.image: patches that do not fill an image, and too large ones", 
         "patches.\n");
 }
 
+TEST_CASE("model.image: a head sees what there is", "[error]") {
+  const std::string bare = good_image + "class_token = false\n";
+  CHECK(model_error(bare + "pool = \"class_and_mean\"\n") ==
+        R"(m.toml:14:8: error: the head sees a class token that there is not [model.image]
+   14 | pool = "class_and_mean"
+      |        ^
+  Set pool to class_token or class_and_mean where there is a class token, to mean where there is none.
+)");
+  CHECK(model_error(good_image + "pool = \"mean\"\n") ==
+        R"(m.toml:13:8: error: the head does not see the class token [model.image]
+   13 | pool = "mean"
+      |        ^
+  Set pool to class_token or class_and_mean where there is a class token, to mean where there is none.
+)");
+  Diagnostics d;
+  const auto m = parse_model(bare + "pool = \"mean\"\npatch_bias = false\nhead_bias = false\n", "m.toml", d);
+  CHECK(render(d) == "");
+  REQUIRE(m);
+  CHECK(m->max_positions == 49);
+  CHECK(parse_model(write_model(*m), "m.toml", d)->image == m->image);
+  ModelSpec built = *m;
+  built.max_positions = 50;
+  built.origin = {};
+  CHECK_FALSE(check_model(built, d));
+  CHECK(render(d) == "error: max_positions is not the patches [model.image]\n  It is 50; an image has 49 patches.\n");
+}
+
+TEST_CASE("model.layer-kinds: weights of features are a vision transformer's", "[error]") {
+  CHECK(model_error(with(good_model, "bias = true", "bias = true\nfeature_scale = true")) ==
+        R"(m.toml:14:17: error: only vision transformers scale their branches by features [model.layer-kinds]
+   14 | feature_scale = true
+      |                 ^
+  Leave feature_scale out.
+)");
+}
+
 TEST_CASE("model.latent: what latent attention needs", "[error]") {
   const std::string latent = with(
       with(with(with(good_model, "\"learned\"", "\"rotary\""), "\"layer_norm\"", "\"rms_norm\""), "bias = true",

@@ -135,7 +135,7 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
 }  // namespace
 
 TEST_CASE("Random plans compute what a single device computes", "[oracle][numerics]") {
-  Coverage coverage(4);
+  Coverage coverage(2);
   const auto check = [&](std::uint64_t seed, const RandomRunLimits& limits) {
     const PlannedRun run = random_run(seed, limits);
     if (coverage.takes(kinds_of(run))) check_run(run, seed, sweep_options(seed));

@@ -5,6 +5,7 @@
 #include "core/base/random.hpp"
 #include "exec/train/parameters.hpp"
 #include "exec/train/reference_model.hpp"
+#include "tests/support/coverage.hpp"
 #include "tests/support/layer_kinds.hpp"
 #include "tests/support/tiny_model.hpp"
 
@@ -55,6 +56,33 @@ ModelSpec vit() {
   m.architecture = Architecture::vit;
   m.image = Image{4, 2, 1};
   m.max_positions = 5;
+  return m;
+}
+
+/// DINOv2: weights of features behind each branch, and a head that sees class token and mean.
+ModelSpec dinov2() {
+  ModelSpec m = vit();
+  m.layer_scale = true;
+  m.image->pool = Image::Pool::class_and_mean;
+  return m;
+}
+
+/// CLIP: a norm behind the embedding; no bias of patches or head.
+ModelSpec clip() {
+  ModelSpec m = vit();
+  m.activation = Activation::quick_gelu;
+  m.embedding_norm = true;
+  m.image->patch_bias = m.image->head_bias = false;
+  return m;
+}
+
+/// SigLIP: no class token, so the sequence is the four patches, and the head sees their mean.
+ModelSpec siglip() {
+  ModelSpec m = vit();
+  m.biases.qkv = false;
+  m.image->class_token = false;
+  m.image->pool = Image::Pool::mean;
+  m.max_positions = 4;
   return m;
 }
 
@@ -136,8 +164,10 @@ struct Case {
   double ignored;
 };
 
-void check_slopes(const Case& c, double step_size = 1e-3) {
+/// Looks at the first of each `every` elements of a tensor.
+void check_slopes(const Case& c, double step_size = 1e-3, std::size_t every = 1) {
   Workload w = workload(c.dropout);
+  if (c.model.image) w.sequence_length = c.model.max_positions;
   if (c.model.mixture) {
     w.routing.kind = Routing::Kind::skewed;
     w.routing.exponent = 0.5;
@@ -160,7 +190,7 @@ void check_slopes(const Case& c, double step_size = 1e-3) {
   for (auto& [name, tensor] : weights) {
     double largest = 0.0;
     double worst = 0.0;
-    for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+    for (std::size_t i = 0; i < tensor.values.size(); i += every) {
       const double start = tensor.values[i];
       const auto loss_at = [&](double distance) {
         tensor.values[i] = start + distance;
@@ -193,7 +223,9 @@ TEST_CASE("The reference gradient of every parameter element is the slope of the
       Case{"mixture, softmax of all", mixture(llama(false), Mixture::Scores::softmax_all), 0.3, 0.3},
       Case{"mixture, sigmoids", mixture(gpt(true), Mixture::Scores::sigmoid), 0.0, 0.3}, Case{"bert", bert(), 0.0, 0.0},
       Case{"bert, dropout", bert(), 0.3, 0.0}, Case{"vit", vit(), 0.0, 0.0}, Case{"vit, dropout", vit(), 0.3, 0.0},
-      Case{"latent", latent(6), 0.0, 0.0}, Case{"latent, queries from the stream, dropout", latent(0), 0.3, 0.3},
+      Case{"dinov2", dinov2(), 0.0, 0.0}, Case{"dinov2, dropout", dinov2(), 0.3, 0.0}, Case{"clip", clip(), 0.0, 0.0},
+      Case{"siglip", siglip(), 0.0, 0.0}, Case{"latent", latent(6), 0.0, 0.0},
+      Case{"latent, queries from the stream, dropout", latent(0), 0.3, 0.3},
       Case{"latent, stretched angles", stretched(latent(6)), 0.0, 0.0},
       Case{"gates with a limit", limited(llama(false)), 0.0, 0.0},
       Case{"prediction module, table not tied", predicting(gpt(false), 1), 0.0, 0.0},
@@ -216,7 +248,7 @@ TEST_CASE("The reference gradient is the slope of the loss with every kind of la
         kind.apply(m);
         CAPTURE(kind.name, rotary);
         // Norms of norms have larger fifth derivatives.
-        check_slopes({kind.name, m, rotary ? 0.0 : 0.3, 0.0}, 3e-4);
+        check_slopes({kind.name, m, rotary ? 0.0 : 0.3, 0.0}, 3e-4, test::long_tests() ? 1 : 5);
       }
     }
   }

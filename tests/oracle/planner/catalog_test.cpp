@@ -47,8 +47,8 @@ std::vector<std::string> chosen(const Library& library) {
     const auto [at, fresh] = smallest.emplace(kind_of(*model), here);
     if (!fresh) at->second = std::min(at->second, here);
   }
-  // Models that do not fit on eight GPUs belong to it.
-  std::vector<std::string> names{"gpt3-175b", "llama-3-405b", "opt-175b", "nemotron-4-340b", "bloom-176b", "kimi-k2"};
+  // Models that do not fit on eight GPUs belong to it: a dense one and a mixture.
+  std::vector<std::string> names{"llama-3-405b", "kimi-k2"};
   for (const auto& [kind, model] : smallest) {
     if (std::find(names.begin(), names.end(), model.second) == names.end()) names.push_back(model.second);
   }

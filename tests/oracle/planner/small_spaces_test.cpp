@@ -35,7 +35,7 @@ double gap(const test::BestOfAll& best, const SearchResult& found) {
 // The search promises no best plan. It should miss one space in a hundred. With devices that hold hardly any of the
 // plans it misses one in thirty today (docs/decisions/0018), so one in twenty would be a fault.
 TEST_CASE("what the search finds is as fast as the best of all plans in nearly all small spaces", "[oracle][search]") {
-  const std::uint64_t spaces = test::long_tests() ? 300 : 20;
+  const std::uint64_t spaces = test::long_tests() ? 300 : 8;
   constexpr double noticed = 0.002;
   std::uint64_t missed = 0, with_plans = 0;
   for (std::uint64_t seed = 1; seed <= spaces; ++seed) {

@@ -68,9 +68,10 @@ TEST_CASE("FLOPs of BERT, ViT and latent attention equal the closed form", "[pro
       of_model += 3 * 2 * T * real(h * h);
     }
     if (m.architecture == Architecture::vit) {
-      const double patches = 2 * 2 * B * (s - 1) * real(patch_width(*m.image) * h);
-      ends = 3 * 2 * B * real(h) * V + patches;
-      of_model = 3 * 2 * B * real(h) * real(m.vocabulary) + patches;
+      const double patches = 2 * 2 * B * real(patch_count(*m.image) * patch_width(*m.image) * h);
+      const double tables = m.image->pool == Image::Pool::class_and_mean ? 2.0 : 1.0;
+      ends = tables * 3 * 2 * B * real(h) * V + patches;
+      of_model = tables * 3 * 2 * B * real(h) * real(m.vocabulary) + patches;
     }
     const bool flash = p.attention == AttentionKernel::flash;
     const double L = real(m.layers);
@@ -92,7 +93,7 @@ TEST_CASE("FLOPs of BERT, ViT and latent attention equal the closed form", "[pro
 // Korthikanti et al. 2022, table 2, holds for BERT and ViT as it stands: with
 // norms behind the residual two sums are kept in place of two norms' outputs.
 // Latent attention keeps its narrow vectors before and behind their norms, and
-// heads of 2 d + e; in 16 bits without dropout, flash, per token:
+// heads of 2 d + e. DINOv2 keeps the sums of both branches, 2 h more; in 16 bits without dropout, flash, per token:
 // 8 h + 4 q + 4 u + 2 a (2 d + e) + 2 a e + feed-forward.
 TEST_CASE("saved activations of BERT, ViT and latent attention equal the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
@@ -109,8 +110,10 @@ TEST_CASE("saved activations of BERT, ViT and latent attention equal the closed 
     const std::uint64_t up = (m.activation == Activation::swiglu ? 2 : 1) * m.ffn;
     const bool flash = p.attention == AttentionKernel::flash;
     const std::uint64_t input = rows * m.hidden * w;
+    // Weights of features need again what they scale.
+    const std::uint64_t streams = m.layer_scale ? 6 : 4;
     const std::uint64_t kept =
-        rows * (m.hidden * (4 * w + masks) + 2 * narrow * w) + sb * w * (a * (2 * d + 2 * e) + up + m.ffn) / t;
+        rows * (m.hidden * (streams * w + masks) + 2 * narrow * w) + sb * w * (a * (2 * d + 2 * e) + up + m.ffn) / t;
     const std::uint64_t scores = a * run.workload.sequence_length * sb / t;
     const std::uint64_t core = flash ? 0 : scores * w + (run.workload.attention_dropout > 0 ? scores * (1 + w) : 0);
     std::uint64_t product_inputs = 0;

@@ -195,5 +195,11 @@ TEST_CASE("a GPU's segments and class tokens are the host's", "[gpu-bodies]") {
              {},
              {part}},
             bound(t));
+    Kernel unbiased = of(KernelKind::class_token_forward);
+    unbiased.options.unbiased = true;
+    compare({unbiased, {values(t, rows * columns, 1), values(t, columns, 2)}, {true}, {}, {part}}, bound(t));
+    unbiased.kind = KernelKind::class_token_backward;
+    compare({unbiased, {values(t, rows * columns, 1), values(wide(t), columns, 2)}, {false, true}, {}, {part}},
+            bound(t));
   }
 }

@@ -59,10 +59,12 @@ TEST_CASE("a GPU's elementwise bodies compute what the host's kernels do", "[gpu
   compare({limited, {values(t, 2 * n, 1), values(t, n, 2), zeros(t, 2 * n)}, {}, {}}, bound(t));
   compare({two(KernelKind::geglu_forward), {values(t, 2 * n, 1), zeros(t, n)}, {}, {}}, bound(t));
   compare({two(KernelKind::geglu_backward), {values(t, 2 * n, 1), values(t, n, 2), zeros(t, 2 * n)}, {}, {}}, bound(t));
-  for (const KernelKind kind : {KernelKind::relu_forward, KernelKind::squared_relu_forward}) {
+  for (const KernelKind kind :
+       {KernelKind::relu_forward, KernelKind::squared_relu_forward, KernelKind::quick_gelu_forward}) {
     compare({two(kind), {values(t, n, 1), zeros(t, n)}, {}, {}}, bound(t));
   }
-  for (const KernelKind kind : {KernelKind::relu_backward, KernelKind::squared_relu_backward}) {
+  for (const KernelKind kind :
+       {KernelKind::relu_backward, KernelKind::squared_relu_backward, KernelKind::quick_gelu_backward}) {
     compare({two(kind), {values(t, n, 1), values(t, n, 2)}, {false, true}, {}}, bound(t));
   }
   Kernel multiply = two(KernelKind::multiply);
@@ -71,6 +73,21 @@ TEST_CASE("a GPU's elementwise bodies compute what the host's kernels do", "[gpu
   compare({two(KernelKind::bias_forward), {values(t, columns, 1), values(t, n, 2)}, {false, true}, {}}, bound(t));
   compare({two(KernelKind::bias_backward), {values(t, n, 1), values(wide(t), columns, 2)}, {false, true}, {}},
           bound(t));
+  compare({two(KernelKind::scale_features_forward), {values(t, n, 1), values(t, columns, 2), zeros(t, n)}, {}, {}},
+          bound(t));
+  compare(
+      {two(KernelKind::scale_features_backward_input), {values(t, n, 1), values(t, columns, 2), zeros(t, n)}, {}, {}},
+      bound(t));
+  compare({two(KernelKind::scale_features_backward_weight),
+           {values(t, n, 1), values(t, n, 2), values(wide(t), columns, 3)},
+           {false, false, true},
+           {}},
+          bound(t));
+  Kernel mean = two(KernelKind::mean_rows_forward);
+  mean.depth = 5;
+  compare({mean, {values(t, 5 * n, 1), zeros(t, n)}, {}, {}}, bound(t));
+  mean.kind = KernelKind::mean_rows_backward;
+  compare({mean, {values(t, n, 1), zeros(t, 5 * n)}, {}, {}}, bound(t));
   compare({two(KernelKind::add_to), {values(t, n, 1), values(wide(t), n, 2)}, {false, true}, {}}, bound(t));
   compare({two(KernelKind::convert), {values(wide(t), n, 1), zeros(t, n)}, {}, {}}, 0.0);
   compare({two(KernelKind::fill), {values(t, n, 1), values(DType::f32, 3, 1)}, {}, {}}, 0.0);

@@ -13,6 +13,7 @@ namespace {
 double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 double silu(double x) { return x / (1 + std::exp(-x)); }
 double relu(double x) { return std::max(x, 0.0); }
+double quick(double x) { return x / (1 + std::exp(-1.702 * x)); }
 double square(double x) { return relu(x) * relu(x); }
 /// A function of one element and its two kernels.
 struct Activation {
@@ -29,6 +30,7 @@ TEST_CASE("activations and their derivatives", "[kernels]") {
   const DType t = GENERATE(DType::f64, DType::f32, DType::bf16, DType::f16);
   const Activation a =
       GENERATE(Activation{KernelKind::gelu_forward, KernelKind::gelu_backward, gelu},
+               Activation{KernelKind::quick_gelu_forward, KernelKind::quick_gelu_backward, quick},
                Activation{KernelKind::relu_forward, KernelKind::relu_backward, relu},
                Activation{KernelKind::squared_relu_forward, KernelKind::squared_relu_backward, square});
   Memory x = Memory::random(t, 2500, 1, 2.0);
@@ -227,4 +229,37 @@ TEST_CASE("without dropout the residual adds branch and bias in place", "[kernel
   k.options.bias = true;
   run(k, {x.operand(), bias.operand(), r.operand(), r.operand()});  // y is the residual itself
   CHECK(error(r, expected) <= tolerance(t));
+}
+
+// Rows (1, 2, 3) and (4, 5, 6), weights (2, -1, 0.5). Of the gradient (1, 1, 2), (3, -1, 0) the weights get
+// 1 1 + 3 4 = 13, 1 2 - 1 5 = -3 and 2 3 + 0 6 = 6, added to 10.
+TEST_CASE("weights of features scale every row, and get the sum over rows of gradient times input", "[kernels]") {
+  const DType t = GENERATE(DType::f64, DType::f32, DType::bf16, DType::f16);
+  Memory x = Memory::of(t, {1, 2, 3, 4, 5, 6}), gamma = Memory::of(t, {2, -1, 0.5}), y(t, 6);
+  run(kernel(KernelKind::scale_features_forward, t, 2, 3), {x.operand(), gamma.operand(), y.operand()});
+  Memory dy = Memory::of(t, {1, 1, 2, 3, -1, 0}), dx(t, 6), dgamma = Memory::of(t, {10, 10, 10});
+  run(kernel(KernelKind::scale_features_backward_input, t, 2, 3), {dy.operand(), gamma.operand(), dx.operand()});
+  run(kernel(KernelKind::scale_features_backward_weight, t, 2, 3), {dy.operand(), x.operand(), dgamma.operand(true)});
+  const double scaled[] = {2, -2, 1.5, 8, -5, 3}, back[] = {2, -1, 1, 6, 1, 0}, sums[] = {23, 7, 16};
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    CHECK(y[i] == scaled[i]);
+    CHECK(dx[i] == back[i]);
+  }
+  for (std::uint64_t i = 0; i < 3; ++i) CHECK(dgamma[i] == sums[i]);
+}
+
+// Two images of four patches with one feature: rows run position-major. The first image has 1, 3, 5, 7, the second
+// 2, 4, 6, 12.
+TEST_CASE("a mean over positions, and its gradient, which is the same at all of them", "[kernels]") {
+  const DType t = GENERATE(DType::f64, DType::f32, DType::bf16, DType::f16);
+  Memory x = Memory::of(t, {1, 2, 3, 4, 5, 6, 7, 12}), y(t, 2), dx(t, 8);
+  Kernel k = kernel(KernelKind::mean_rows_forward, t, 2, 1);
+  k.depth = 4;
+  run(k, {x.operand(), y.operand()});
+  CHECK(y[0] == 4.0);
+  CHECK(y[1] == 6.0);
+  k.kind = KernelKind::mean_rows_backward;
+  Memory dy = Memory::of(t, {8, -2});
+  run(k, {dy.operand(), dx.operand()});
+  for (std::uint64_t i = 0; i < 8; ++i) CHECK(dx[i] == (i % 2 == 0 ? 2.0 : -0.5));
 }

@@ -343,6 +343,13 @@ TEST_CASE("Flags of older releases are those that they became, or a mistake that
             .find("the flag has been --micro-batch-size since 2021 [launch.value]") != std::string::npos);
 }
 
+TEST_CASE("A switch for the constants of rotary angles changes no step", "[framework][megatron]") {
+  const Launched l = args("  --enable-gpt-oss: true\n");
+  REQUIRE(l.run);
+  CHECK(l.said("MODEL_ARGS.--enable-gpt-oss", Kind::without_effect));
+  CHECK(l.run->run.plan == args("").run->run.plan);
+}
+
 TEST_CASE("Both halves of precision are a mistake, and not an unknown key", "[framework][megatron]") {
   LaunchInputs options;
   options.gpus = 8;

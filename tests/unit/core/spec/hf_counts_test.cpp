@@ -235,3 +235,62 @@ TEST_CASE("ELECTRA's generator with tables as wide as its layers is BERT", "[uni
   config["architectures"] = {"ElectraForPreTraining"};
   CHECK(level_of(*read(config)) == ModelLevel::counted);
 }
+
+// Counted apart from the program, by the released classes' shapes. CLIP ViT-L/14's tower with its projection has
+// 303,966,208 parameters (the paper's 304M; open_clip's table of models gives 303.97M). SigLIP's so400m tower has
+// 428,225,600, of which the head that attends to patches has h + (4 h^2 + 4 h) + 2 h + (2 h f + f + h) = 15,238,352 at
+// h = 1152 and f = 4304; a classifier of two classes has 2 h + 2.
+TEST_CASE("a tower of images is read alone, with a head, and runs", "[unit][hf]") {
+  const json clip = {{"model_type", "clip"},
+                     {"architectures", {"CLIPModel"}},
+                     {"projection_dim", 768},
+                     {"vision_config",
+                      {{"hidden_size", 1024},
+                       {"intermediate_size", 4096},
+                       {"num_attention_heads", 16},
+                       {"num_hidden_layers", 24},
+                       {"patch_size", 14}}}};
+  const std::optional<ModelSpec> large = read(clip, "vision");
+  REQUIRE(large);
+  CHECK(parameter_count(*large) == 303'966'208);
+  CHECK(large->activation == Activation::quick_gelu);
+  CHECK(large->max_positions == 16 * 16 + 1);
+  CHECK(level_of(*large) == ModelLevel::executed);
+  CHECK(level_of(*read(clip)) == ModelLevel::counted);
+  json alone = clip["vision_config"];
+  alone["model_type"] = "clip_vision_model";
+  alone["projection_dim"] = 768;
+  std::optional<ModelSpec> same = read(alone);
+  REQUIRE(same);
+  same->name = large->name, same->source = large->source, same->origin = large->origin;
+  CHECK(*same == *large);
+
+  const json siglip = {{"model_type", "siglip"},
+                       {"vision_config",
+                        {{"hidden_size", 1152},
+                         {"intermediate_size", 4304},
+                         {"num_attention_heads", 16},
+                         {"num_hidden_layers", 27},
+                         {"image_size", 384},
+                         {"patch_size", 14}}}};
+  const std::optional<ModelSpec> so400m = read(siglip, "vision");
+  REQUIRE(so400m);
+  CHECK(parameter_count(*so400m) == 428'225'600 - 15'238'352 + 2 * 1153);
+  CHECK(so400m->max_positions == 27 * 27);
+  CHECK(level_of(*so400m) == ModelLevel::executed);
+}
+
+// DINOv2-large has 304,368,640 parameters as published, without a head. Its classifier of two classes sees class token
+// and mean: 4 h + 2. The mask token, h, is not trained.
+TEST_CASE("DINOv2 without its head is counted, and runs with it", "[unit][hf]") {
+  const json large = {{"model_type", "dinov2"},  {"architectures", {"Dinov2Model"}}, {"hidden_size", 1024},
+                      {"num_hidden_layers", 24}, {"num_attention_heads", 16},        {"image_size", 518},
+                      {"patch_size", 14}};
+  const std::optional<ModelSpec> bare = read(large), whole = read(large, "with-head");
+  REQUIRE((bare && whole));
+  CHECK(parameter_count(*bare) == 304'368'640);
+  CHECK(level_of(*bare) == ModelLevel::counted);
+  CHECK(published_parameter_count(*whole) == 304'368'640 + 4 * 1024 + 2);
+  CHECK(parameter_count(*whole) == published_parameter_count(*whole) - 1024);
+  CHECK(level_of(*whole) == ModelLevel::executed);
+}
