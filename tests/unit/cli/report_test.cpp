@@ -150,8 +150,8 @@ TEST_CASE("a report of several plans compares them, part by part", "[unit][cli]"
 TEST_CASE("a report of a sweep has its points, curves and front", "[unit][cli]") {
   const TemporaryFolder folder;
   const std::string points = folder.file("p.jsonl"), file = folder.file("r.html");
-  REQUIRE(run(ORRERY_PROGRAM,
-              "sweep --model llama-3-8b --cluster dgx-h100 --gpus 8,12,16 --batch 64,128 --seq 8k -o " + points)
+  REQUIRE(run(ORRERY_PROGRAM, "sweep --model llama-3-8b --cluster dgx-h100 --gpus 8,12,16 --batch 64,128 --seq 8k " +
+                                  short_search + "-o " + points)
               .status == 0);
   REQUIRE(report(points + " --pareto tokens-per-s,cost -o " + file).status == 0);
   const std::string html = contents(file);

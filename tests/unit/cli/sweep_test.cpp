@@ -140,7 +140,8 @@ TEST_CASE("a limit of a dimension and an estimate of a changed plan are points t
 }
 
 TEST_CASE("a bound leaves points out, and no point that could be below", "[unit][cli]") {
-  const std::string asked = "--model llama-3-8b --cluster dgx-h100 --gpus 8,64 --batch 64,512 --seq 8192 --json";
+  const std::string asked =
+      "--model llama-3-8b --cluster dgx-h100 --gpus 8,64 --batch 64,512 --seq 8192 --json " + short_search;
   const json all = json::parse(sweep(asked).out)["points"];
   const json kept = json::parse(sweep(asked + " --keep-below '10 s'").out)["points"];
   REQUIRE(all.size() == kept.size());
@@ -157,7 +158,7 @@ TEST_CASE("files of a sweep: the table, the drawing, and the points again", "[un
   const TemporaryFolder folder;
   const std::string points = folder.file("p.jsonl"), csv = folder.file("p.csv"), svg = folder.file("p.svg");
   const std::string asked = "--model llama-3-8b --cluster dgx-h100 --gpus 8,16 --batch 64,128 --seq 8k -o " + points +
-                            " --csv " + csv + " --svg " + svg + " --pareto tokens-per-s,cost-per-token";
+                            " --csv " + csv + " --svg " + svg + " --pareto tokens-per-s,cost-per-token " + short_search;
   const Ran first = sweep(asked);
   CAPTURE(first.err);
   REQUIRE(first.status == 0);
@@ -170,9 +171,12 @@ TEST_CASE("files of a sweep: the table, the drawing, and the points again", "[un
   CHECK(sweep(asked).out == first.out);
   CHECK(contents(points) == kept);
   // More values keep what is there; fewer would lose it.
-  CHECK(sweep("--model llama-3-8b --cluster dgx-h100 --gpus 8,16,32 --batch 64,128 --seq 8k -o " + points).status == 0);
+  CHECK(sweep("--model llama-3-8b --cluster dgx-h100 --gpus 8,16,32 --batch 64,128 --seq 8k " + short_search + "-o " +
+              points)
+            .status == 0);
   CHECK(json::parse(contents(points).substr(0, contents(points).find('\n')))["points"].size() == 6);
-  const Ran fewer = sweep("--model llama-3-8b --cluster dgx-h100 --gpus 8 --batch 64 --seq 8k -o " + points);
+  const Ran fewer =
+      sweep("--model llama-3-8b --cluster dgx-h100 --gpus 8 --batch 64 --seq 8k " + short_search + "-o " + points);
   CHECK(fewer.status == 2);
   CHECK(fewer.err.find("has 5 points that are not of this sweep [cli.output]") != std::string::npos);
   CHECK(run(ORRERY_PROGRAM, "check " + points).out.find("a file of points: 6 of 6 points") != std::string::npos);
