@@ -133,7 +133,7 @@ class Mistakes(Case):
             self.assertEqual(str(again), str(caught.exception))
 
     def test_a_plan_that_breaks_a_rule_is_checked_and_refused(self):
-        plan = small_plan(tensor=16)  # 8 heads of keys and values
+        plan = small_plan(tensor=8, mbs=3)  # a batch of 64
         found = plan.check()
         self.assertTrue(found)
         with self.assertRaises(o.Invalid) as caught:
