@@ -20,14 +20,15 @@ class LongerStages {
   void read(const Program& program, const std::vector<std::uint32_t>& split);
 
   [[nodiscard]] bool knows(const std::vector<std::uint32_t>& split) const;
-  /// The step of the program, which `estimator` estimated last, with these stages: no more than the true one but for
-  /// what a shorter stage saves on sums and gathers. That is taken off twice in proportion to its layers. Leaves
-  /// `program` as it was. Requires knows(split).
+  /// The step of the program with these stages, rather too short than too long. A shorter stage also saves a part of
+  /// its sums, gathers and updates, which the walk does not see: twice its share of them is taken off. No proof says
+  /// that this is always enough; a test compares with splits that are lowered (tests/unit/planner/resolve_test.cpp).
+  /// `estimator` estimated the program last, which is as before afterwards. Requires knows(split).
   [[nodiscard]] Picoseconds least_step(Program& program, Estimator& estimator,
                                        const std::vector<std::uint32_t>& split) const;
 
-  /// What the tensors of a class of ranks take at least with these stages, as a share of what they take now: nothing
-  /// grows by less than it must, and nothing shrinks by more than the class loses of its layers.
+  /// The least share of its memory that a class of ranks keeps with these stages. A class that loses a tenth of its
+  /// layers keeps at least nine tenths, since embeddings, logits and the like stay; one that gains layers keeps all.
   [[nodiscard]] double least_share(const std::vector<std::uint32_t>& split, std::uint32_t rank_class) const;
 
  private:

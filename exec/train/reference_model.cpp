@@ -1,3 +1,5 @@
+// One class is longer than 600 lines: it is the whole model on one device, forward and backward, so that a reader can
+// set each layer beside its formula and its gradient. Attention, mixtures and adapters are files of their own.
 #include "exec/train/reference_model.hpp"
 
 #include <algorithm>
