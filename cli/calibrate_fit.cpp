@@ -129,7 +129,7 @@ int fit_to_runs(const CommonFlags& flags, const std::string& table) {
   Diagnostics d;
   const std::optional<std::vector<MeasuredRun>> rows = read_runs(table, d);
   require_none(d);
-  const std::vector<CostFile> before = shipped_costs(library);
+  const std::vector<CostFile>& before = shipped_costs(library);
   catch_interrupt();
   std::optional<Ticker> ticker(std::in_place, "calibrate");
   const auto runs = prepared(*rows, library);

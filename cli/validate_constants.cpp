@@ -56,7 +56,7 @@ nlohmann::ordered_json constants_json(const std::vector<CostFile>& files) {
 }  // namespace
 
 int validate_constants(const CommonFlags& flags, const Library& library) {
-  const std::vector<CostFile> files = shipped_costs(library);
+  const std::vector<CostFile>& files = shipped_costs(library);
   const nlohmann::ordered_json json = {{"schema", 1}, {"constants", constants_json(files)}};
   answer(flags, json, constants_text(files));
   return status_fine;

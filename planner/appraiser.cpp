@@ -111,16 +111,17 @@ bool Appraiser::is_valid(Plan& plan) {
 }
 
 std::uint64_t Appraiser::lower_and_measure(const Plan& plan) {
+  if (lowered_ == plan) return *std::max_element(held_.begin(), held_.end());
+  lowered_.reset();
   program_ = lower(run_.model, run_.workload, plan, {.orders = &orders_});
   memory_.read(program_);
   held_.assign(plan.mesh.size(Axis::pipeline), 0);
-  std::uint64_t most = 0;
   for (std::uint32_t c = 0; c < program_.classes.size(); ++c) {
     const StageMemory peak = memory_.peak(program_, c);
     held_[peak.stage] = std::max(held_[peak.stage], peak.peak);
-    most = std::max(most, peak.peak);
   }
-  return most;
+  lowered_ = plan;
+  return *std::max_element(held_.begin(), held_.end());
 }
 
 Picoseconds Appraiser::price(const Plan& plan) { return picoseconds(estimator_.step_time(program_, costs(plan))); }
@@ -249,13 +250,20 @@ Appraisal Appraiser::least(const Candidate& c, std::uint64_t room) {
   complete_plan(out.plan);
   out.peak = lower_and_measure(out.plan);
   out.step = price(out.plan);
-  out.fits = out.peak <= room && (!offloads(out.plan) || find_tiers(out.plan, room));
+  out.fits = out.peak <= room;
+  if (!out.fits || !offloads(out.plan)) return out;
+  const Plan before = out.plan;
+  out.fits = find_tiers(out.plan, room);
+  if (out.fits && !(out.plan == before)) {
+    out.peak = lower_and_measure(out.plan);
+    out.step = price(out.plan);
+  }
   return out;
 }
 
 Appraisal Appraiser::appraise(const Candidate& c, std::uint64_t room) {
   Appraisal out = least(c, room);
-  if (out.fits && c.raised != Raised::nothing) return out;
+  if (out.fits || c.raised == Raised::nothing) return out;
   switch (c.raised) {
     case Raised::nothing: break;
     case Raised::recomputed_layers: {
@@ -309,7 +317,7 @@ bool Appraiser::raise_by(std::uint32_t more, Appraisal& a, const Candidate& c, s
 }
 
 MemoryVerdict Appraiser::processes(const Plan& plan, const MemoryRules& rules) {
-  program_ = lower(run_.model, run_.workload, plan, {.orders = &orders_});
+  lower_and_measure(plan);
   return memory_verdict(run(plan), program_, calibration_, rules);
 }
 

@@ -71,7 +71,7 @@ class Appraiser {
  private:
   /// Puts a value in place of every auto.
   void complete_plan(Plan&);
-  /// Lowers the plan; bytes of its fullest rank, and of each pipeline rank.
+  /// Lowers the plan, unless it was lowered last; bytes of its fullest rank, and of each pipeline rank.
   std::uint64_t lower_and_measure(const Plan&);
   [[nodiscard]] Picoseconds price(const Plan&);
   [[nodiscard]] bool fits(const Plan&, std::uint64_t room);
@@ -83,6 +83,7 @@ class Appraiser {
   PlannedRun run_;
   void (*close_)(PlannedRun&);
   lowering::OrderMemo orders_;
+  std::optional<Plan> lowered_;  ///< the plan of `program_`
   Program program_;
   LiveMemory memory_;
   Estimator estimator_;

@@ -42,7 +42,7 @@ std::optional<CalibrationChoice> choose_calibration(const PriceWishes& wishes, c
                                                     const DeviceSpec& device, Precision precision, Diagnostics& d) {
   std::optional<CalibrationChoice> out = constants_of(wishes, library, device, d);
   if (!out) return std::nullopt;
-  const std::vector<CostFile> costs = shipped_costs(library);
+  const std::vector<CostFile>& costs = shipped_costs(library);
   std::optional<Software> software = software_of(wishes.software, costs, out->calibration, device, precision, d);
   if (!software) return std::nullopt;
   out->software = std::move(*software);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <variant>
 
 #include "validate/measured_memory.hpp"
@@ -99,11 +100,19 @@ bool has_full_configuration(const MeasuredRun& r) {
          !r.precision.empty() && trained_weights(r) == TrainedWeights::all;
 }
 
-std::vector<CostFile> shipped_costs(const Library& library) {
+const std::vector<CostFile>& shipped_costs(const Library& library) {
+  static std::mutex one_reads;
+  static std::map<std::filesystem::path, std::vector<CostFile>> read;  // by data directory
+  const std::lock_guard lock(one_reads);
+  const auto [at, first] = read.try_emplace(library.directory());
+  if (!first) return at->second;
   Diagnostics d;
   std::optional<std::vector<CostFile>> found = read_costs(library.directory() / "software", d);
-  if (!found) throw Error("shipped costs of software cannot be read\n" + render(d));
-  return std::move(*found);
+  if (!found) {
+    read.erase(at);
+    throw Error("shipped costs of software cannot be read\n" + render(d));
+  }
+  return at->second = std::move(*found);
 }
 
 double interval_coverage(const Validation& v) { return interval_coverage(pointers(v.rows)); }
@@ -119,7 +128,7 @@ double interval_coverage(const std::vector<const ValidatedRun*>& rows) {
 }
 
 Validation validate(const std::vector<MeasuredRun>& table, const Library& library) {
-  const std::vector<CostFile> costs = shipped_costs(library);
+  const std::vector<CostFile>& costs = shipped_costs(library);
   std::vector<Outcome> outcomes(table.size());
   tbb::parallel_for(std::size_t{0}, table.size(),
                     [&](std::size_t i) { outcomes[i] = predicted(table[i], library, costs); });

@@ -66,8 +66,9 @@ struct Validation {
 /// Predicts every row of a table.  The same table gives the same bytes.
 [[nodiscard]] Validation validate(const std::vector<MeasuredRun>&, const Library&);
 
-/// The constants of training software that the data directory holds (models/software).
-[[nodiscard]] std::vector<CostFile> shipped_costs(const Library&);
+/// The constants of training software that the data directory holds (models/software). They are read once, since a
+/// command asks for them for every program that it prices.
+[[nodiscard]] const std::vector<CostFile>& shipped_costs(const Library&);
 
 /// Share of the predicted rows with a measured time whose time lies inside the interval; 0 without such rows.
 [[nodiscard]] double interval_coverage(const Validation&);

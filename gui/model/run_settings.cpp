@@ -35,7 +35,7 @@ Bytes margin_of(const RunSettings& settings, const ClusterSpec& cluster, const C
 std::vector<SoftwareOption> software_options(const Library& library, const ClusterSpec& cluster,
                                              const Calibration& calibration, Precision precision) {
   std::vector<SoftwareOption> out{{"auto", ""}, {"none", ""}};
-  const std::vector<CostFile> files = shipped_costs(library);
+  const std::vector<CostFile>& files = shipped_costs(library);
   for (const TrainingProgram& p : training_programs()) {
     Diagnostics d;
     const bool goes = software_of(p.name, files, calibration, cluster.device, precision, d).has_value();

@@ -375,6 +375,7 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"slurm_topology", imported, {"tests/unit/sim/net/given"}, ".conf"},
       {"astra_network", imported, {"tests/unit/sim/net/given"}, ".yml"},
       {"dot_graph", imported, {"tests/unit/sim/net/given"}, ".dot"},
+      {"simai_topology", imported, {"tests/unit/sim/net/given"}, ".topo"},
   };
   return readers;
 }

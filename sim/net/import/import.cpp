@@ -54,13 +54,14 @@ std::vector<TextLine> lines_of(std::string_view text) {
 }  // namespace importing
 
 const std::vector<std::string>& import_kind_names() {
-  static const std::vector<std::string> names{"nccl-topology", "nvidia-smi", "slurm", "astra-sim", "dot"};
+  static const std::vector<std::string> names{"nccl-topology", "nvidia-smi", "slurm", "astra-sim", "dot", "simai"};
   return names;
 }
 
 std::string_view name_of(ImportKind kind) { return import_kind_names()[static_cast<std::size_t>(kind)]; }
 
 std::optional<ImportKind> import_kind_of(std::string_view text) {
+  if (importing::is_simai_topology(text)) return ImportKind::simai_topology;
   for (const importing::TextLine& line : importing::lines_of(text)) {
     const std::size_t first = line.text.find_first_not_of(" \t");
     if (first == std::string_view::npos) continue;
@@ -99,6 +100,7 @@ std::optional<Imported> import_fabric(ImportKind kind, std::string text, std::st
     case ImportKind::slurm_topology: fabric = read_slurm_topology(source, options); break;
     case ImportKind::astra_network: fabric = read_astra_network(source, options); break;
     case ImportKind::dot_graph: fabric = read_dot_graph(source, options); break;
+    case ImportKind::simai_topology: fabric = read_simai_topology(source, options); break;
   }
   if (!fabric || !source.clean()) return std::nullopt;
   fabric->name = options.name;

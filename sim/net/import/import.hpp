@@ -16,7 +16,8 @@ enum class ImportKind : std::uint8_t {
   smi_topology,    ///< what `nvidia-smi topo -m` prints: one node
   slurm_topology,  ///< Slurm's topology.conf: the switches above the nodes
   astra_network,   ///< a network of ASTRA-sim's analytical backends, in YAML
-  dot_graph        ///< a graph for Graphviz, as `orrery show fabric --dot` writes it
+  dot_graph,       ///< a graph for Graphviz, as `orrery show fabric --dot` writes it
+  simai_topology   ///< servers, switches and links, as SimAI's ns-3 backend reads them
 };
 /// "nccl-topology" and so on, in the order of the kinds.
 [[nodiscard]] const std::vector<std::string>& import_kind_names();

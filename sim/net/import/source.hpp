@@ -56,5 +56,8 @@ inline constexpr Seconds network_latency = Seconds::of(500e-9);
 [[nodiscard]] std::optional<FabricSpec> read_slurm_topology(Source&, const ImportOptions&);
 [[nodiscard]] std::optional<FabricSpec> read_astra_network(Source&, const ImportOptions&);
 [[nodiscard]] std::optional<FabricSpec> read_dot_graph(Source&, const ImportOptions&);
+[[nodiscard]] std::optional<FabricSpec> read_simai_topology(Source&, const ImportOptions&);
+/// Whether a text begins as such a file: five whole numbers and the name of a GPU.
+[[nodiscard]] bool is_simai_topology(std::string_view text);
 
 }  // namespace orrery::importing

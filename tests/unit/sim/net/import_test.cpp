@@ -367,3 +367,51 @@ TEST_CASE("import.*: one wrong input for each, and what a person sees", "[error]
   CHECK(mistakes(K::dot_graph, "graph { \"node 0 gpu0\"; \"node 1 gpu0\"; \"node 0 nic 0\" }")
             .find("error: the nodes of this graph are not alike [import.nodes]") != std::string::npos);
 }
+
+TEST_CASE("a topology of SimAI becomes servers with a NIC for each GPU that is linked to switches") {
+  const Imported i = import_text(given("simai-2x4.topo"));
+  CHECK(i.fabric.nodes == 2);
+  CHECK(i.fabric.node.gpus == 4);
+  CHECK(i.fabric.node.nics == 4);
+  CHECK(i.notes == std::vector<std::string>{
+                       "a GPU's link to a switch has its NIC; between the two stands the cable's rate, without delay",
+                       "1 switch without links is left out"});
+  const Fabric f(i.fabric);
+  // 1,600 and 200 Gbit/s are 200 and 25 GB/s. Rail 0 is one switch away, other rails are behind a spine.
+  CHECK(way(f, 0, 3) ==
+        "node 0: gpu0 -> nvswitch0 200 GB/s\n"
+        "node 0: nvswitch0 -> gpu3 200 GB/s\n");
+  CHECK(way(f, 0, 4) ==
+        "node 0: gpu0 -> nic 0 25 GB/s\n"
+        "nic 0 -> switch10 25 GB/s\n"
+        "switch10 -> nic 4 25 GB/s\n"
+        "node 1: nic 0 -> gpu0 25 GB/s\n");
+  const std::multiset<std::string> read_back = links(written(i.fabric));
+  CHECK(read_back == links(f));
+  CHECK(read_back.size() == 2 * (2 * (4 + 4) + 8 + 8));
+
+  // One server without switches: a host and a NIC are made up.
+  const Imported alone = import_text("3 2 1 0 2 H800\n2\n0 2 1600Gbps 0.000025ms 0\n1 2 1600Gbps 0.000025ms 0\n");
+  CHECK(alone.fabric.nodes == 1);
+  CHECK(alone.fabric.node.nics == 1);
+
+  using K = ImportKind;
+  const auto says = [&](const std::string& text, const std::string& part) {
+    const std::string said = mistakes(K::simai_topology, text);
+    INFO(said);
+    CHECK(said.find(part) != std::string::npos);
+  };
+  says("", "this topology of SimAI is empty [import.syntax]");
+  says("3 2 1 0 H800\n", "the first line has a number missing [import.value]");
+  says("4 2 1 0 2 H800\n2\n", "the nodes cannot be shared out among servers [import.nodes]");
+  says("3 2 1 0 2 H800\n\n", "the second line does not list every switch [import.nodes]");
+  says("3 2 1 0 2 H800\n1\n", "\"1\" is no switch of its own [import.value]");
+  says("3 2 1 0 2 H800\n2\n0 2 1600Gbps 1ns 0\n", "The first line says 2 links; 1 follows.");
+  says("3 2 1 0 1 H800\n2\n0 2 1600 1ns 0\n", "the rate \"1600\" cannot be read [import.value]");
+  says("3 2 1 0 1 H800\n2\n0 2 1600Gbps 1 0\n", "the delay \"1\" cannot be read [import.value]");
+  says("3 2 1 0 1 H800\n2\n0 2 1600Gbps 1ns 2\n", "the error rate \"2\" is no share [import.value]");
+  says("3 2 1 0 1 H800\n2\n0 3 1600Gbps 1ns 0\n", "\"3\" is no node [import.value]");
+  says("3 2 1 0 1 H800\n2\n0 0 1600Gbps 1ns 0\n", "0 to 0 is not a cable [import.edge]");
+  says("3 2 1 0 1 H800\n2\n0 2 1600Gbps 1ns 0\n", "nothing leads from gpu0 to gpu1 [import.unconnected]");
+  says("4 2 0 0 1 H800\n \n0 1 1Gbps 1ns 0\n", "nothing leads out of the servers [import.unconnected]");
+}
