@@ -9,6 +9,7 @@
 
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/plan/recompute_modules.hpp"
 #include "core/program/lower/lower.hpp"
 #include "planner/best_split.hpp"
 #include "planner/complete.hpp"
@@ -161,7 +162,7 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
     out.resolved.push_back({"attention", std::string(name_of(*plan.attention)),
                             plan.context == ContextAlgorithm::ring_self_attention
                                 ? "ring self-attention keeps its scores"
-                            : plan.recompute == Recompute::selective
+                            : recomputes_scores(plan)
                                 ? "selective recomputation drops scores, which the flash kernel never keeps"
                                 : "the flash kernel keeps no scores"});
   }
