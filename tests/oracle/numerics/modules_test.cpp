@@ -7,6 +7,7 @@
 #include "core/plan/schedule_rules.hpp"
 #include "tests/oracle/numerics/check_run.hpp"
 #include "tests/support/coverage.hpp"
+#include "tests/support/layer_kinds.hpp"
 #include "tests/support/random_plan.hpp"
 
 namespace orrery::test {
@@ -64,12 +65,34 @@ TEST_CASE("Plans that recompute modules compute what a single device computes", 
     kinds["a grid"] = p.tensor != TensorAlgorithm::one_d;
     kinds["context"] = p.mesh.size(Axis::context) > 1;
     kinds["stages"] = p.mesh.size(Axis::pipeline) > 1;
-    kinds["norms behind branches"] = run.model.branch_norms == BranchNorms::both;
-    kinds["branches side by side"] = run.model.parallel != ParallelBranches::none;
     kinds["all modules"] = p.recompute_modules == recompute_modules_of(run.model);
     if (coverage.takes(kinds)) check_run(run, seed, sweep_options(seed));
   }
   coverage.check();
+}
+
+TEST_CASE("Layers of every kind recompute their modules", "[oracle][numerics][recompute]") {
+  for (const LayerKindCase& kind : single_kinds()) {
+    int taken = 0;
+    for (std::uint64_t seed = 1; seed <= 60 && taken < 2; ++seed) {
+      RandomRunLimits limits;
+      limits.max_ranks = 4;
+      limits.mixture = kind.mixture;
+      if (kind.mixture) limits.expert = 2;
+      if (kind.exact) limits.precision = Precision::fp64;
+      limits.tensor = TensorAlgorithm::one_d;
+      limits.recompute = Recompute::selective;
+      PlannedRun run = random_run(95000 + seed, limits);
+      if (!kind.mixture) run.model.mixture.reset();
+      kind.apply(run.model);
+      if (!recompute_modules(run, 7)) continue;  // all that there are
+      CAPTURE(kind.name, seed);
+      check_run(run, seed, sweep_options(seed));
+      ++taken;
+    }
+    CAPTURE(kind.name);
+    CHECK(taken == 2);
+  }
 }
 
 }  // namespace orrery::test

@@ -252,7 +252,7 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[framework][m
   some.plan.stage_layers = std::vector<std::uint32_t>{20, 20, 20, 20};
   some.plan.recompute_layers = std::vector<std::uint32_t>{1, 2, 2, 2};
   CHECK(refusal(some) ==
-        "error: Megatron-LM recomputes the attention core of all layers or none [export.recompute-layers]\n"
+        "error: Megatron-LM recomputes modules of all layers or none [export.recompute-layers]\n"
         "  Leave out recompute_layers.\n");
   some.plan.recompute = Recompute::full;
   CHECK(refusal(some) ==
