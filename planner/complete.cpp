@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/plan/recompute_modules.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/plan/stage_split.hpp"
-#include "core/plan/recompute_modules.hpp"
 #include "core/program/lower/layer_bytes.hpp"
 #include "core/record/rates.hpp"
 #include "planner/gradient_bucket.hpp"

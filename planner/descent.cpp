@@ -132,7 +132,8 @@ std::uint64_t Descent::step(Seen& s, Reach reach) {
     list.push_back({std::move(n.plan), s.from.raised});
   }
   if (reach == Reach::plan) {
-    for (Candidate& c : reliefs(s.what.plan, plans_.appraiser().run(s.what.plan).model, plans_.hosts, all_mixtures)) list.push_back(std::move(c));
+    for (Candidate& c : reliefs(s.what.plan, plans_.appraiser().run(s.what.plan).model, plans_.hosts, all_mixtures))
+      list.push_back(std::move(c));
   }
   for (std::size_t next = 0; next < list.size() && !meter_.cancelled(); next += changes_at_once) {
     const std::size_t n = std::min(changes_at_once, list.size() - next);

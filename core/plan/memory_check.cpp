@@ -100,8 +100,7 @@ void check_recompute_modules(const CheckContext& c) {
     const auto m = static_cast<RecomputeModule>(n);
     if (!has_module(set, m) || has_module(known, m)) continue;
     c.error(key, "recompute-modules", fmt::format("the model has no {} to recompute", recompute_module_names()[n]),
-            {std::string(reason_without(m)),
-             fmt::format("It has {}.", recompute_set_names()[known])});
+            {std::string(reason_without(m)), fmt::format("It has {}.", recompute_set_names()[known])});
     return;
   }
   if (c.plan.attention == AttentionKernel::flash && recomputes_scores(c.plan) &&

@@ -216,8 +216,8 @@ void write_megatron_kernels(FlagWriter& w) {
                {"Leave layernorm out of recompute_modules."});
     }
     if (layers && *layers != *plan.stage_layers) {
-      w.refuse("plan.recompute_layers", "recompute-layers",
-               "Megatron-LM recomputes modules of all layers or none", {"Leave out recompute_layers."});
+      w.refuse("plan.recompute_layers", "recompute-layers", "Megatron-LM recomputes modules of all layers or none",
+               {"Leave out recompute_layers."});
     }
     return;
   }

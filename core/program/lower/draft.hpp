@@ -77,7 +77,7 @@ struct Seam {
   std::uint32_t width = 0;  ///< of a permute
   Operand operands[2];
   std::uint8_t count = 0;
-  LaneList tails;  ///< see Draft::tails
+  LaneList tails;              ///< see Draft::tails
   RecomputeModules parts = 0;  ///< see Draft::parts
 };
 

@@ -15,7 +15,9 @@ bool drops_results(RecomputeModule m) {
   return m == RecomputeModule::layernorm || m == RecomputeModule::moe_act || m == RecomputeModule::mla_up_proj;
 }
 
-bool is_in(const std::vector<BufferId>& list, BufferId b) { return std::find(list.begin(), list.end(), b) != list.end(); }
+bool is_in(const std::vector<BufferId>& list, BufferId b) {
+  return std::find(list.begin(), list.end(), b) != list.end();
+}
 
 }  // namespace
 
@@ -98,8 +100,8 @@ void ModulesAgain::make_again(BlockBuilder& b, std::uint32_t number, std::uint32
     while (maker > 0 && (maker == number || !is_in(items_[maker].writes, buffer))) --maker;
     if (!is_in(items_[maker].writes, buffer) || maker == number) continue;  // the forward pass begins with it
     if (maker >= first) continue;                                           // it was made a moment ago
-    if (const auto group = dropped_.find(buffer); group != dropped_.end() && groups_[group->second].last >= maker &&
-                                                  groups_[group->second].first <= maker) {
+    if (const auto group = dropped_.find(buffer);
+        group != dropped_.end() && groups_[group->second].last >= maker && groups_[group->second].first <= maker) {
       make_group(b, group->second);
       continue;
     }

@@ -30,7 +30,7 @@ class ModulesAgain {
   /// An op, or a seam, of a draft.
   struct Item {
     bool seam = false;
-    std::uint32_t at = 0;      ///< index of the op, or of the seam
+    std::uint32_t at = 0;  ///< index of the op, or of the seam
     RecomputeModules parts = 0;
     std::vector<BufferId> reads, writes;  ///< what is added to is both
   };
