@@ -5,6 +5,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/plan/plan_check.hpp"
+#include "core/plan/recompute_modules.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/record/tier_memory.hpp"
@@ -39,7 +40,7 @@ void tidy_counts(Plan& plan, const ModelSpec& model) {
   if (!plan.recompute_layers) return;
   if (std::all_of(plan.recompute_layers->begin(), plan.recompute_layers->end(), [](auto n) { return n == 0; })) {
     plan.recompute_layers.reset();
-    plan.recompute = Recompute::none;
+    set_recompute(plan, Recompute::none);
   } else if (model.prediction_modules == 0 && plan.recompute_layers == plan.stage_layers) {
     plan.recompute_layers.reset();
   }
@@ -59,7 +60,7 @@ Plan with_least(const Candidate& c) {
   switch (c.raised) {
     case Raised::nothing: break;
     case Raised::recomputed_layers:
-      plan.recompute = Recompute::none;
+      set_recompute(plan, Recompute::none);
       plan.recompute_layers.reset();
       break;
     case Raised::offloaded_activations: plan.offload_activations = 0; break;
@@ -147,7 +148,7 @@ bool Appraiser::fits(const Plan& plan, std::uint64_t room) {
 bool Appraiser::raise_recomputed(Plan& plan, std::uint64_t room) {
   const StageMap map = stage_map(plan);
   const std::vector<std::uint32_t>& layers = *plan.stage_layers;
-  if (plan.recompute == Recompute::none) plan.recompute = Recompute::full;
+  if (plan.recompute == Recompute::none) set_recompute(plan, Recompute::full);
   // Where pipes run both ways, a rank and its mirror hold the same stages: one count for both.
   const std::uint32_t counted = map.two_way() ? (map.ranks + 1) / 2 : map.ranks;
   std::vector<std::uint32_t> low(map.ranks, 0), high(map.ranks, 0);

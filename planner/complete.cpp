@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/plan/recompute_modules.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/plan/stage_split.hpp"
 #include "core/program/lower/layer_bytes.hpp"
@@ -53,7 +54,7 @@ void complete(Plan& plan, const ModelSpec& model, const Workload& workload) {
     plan.overlap_gradients = std::uint64_t{replicas} * plan.mesh.size(Axis::context) > 1;
   }
   if (!plan.attention) {
-    const bool scores = plan.recompute == Recompute::selective || plan.context == ContextAlgorithm::ring_self_attention;
+    const bool scores = recomputes_scores(plan) || plan.context == ContextAlgorithm::ring_self_attention;
     plan.attention = scores ? AttentionKernel::unfused : AttentionKernel::flash;
   }
   if (!plan.stage_layers) plan.stage_layers = balanced_stages(plan, model, workload);

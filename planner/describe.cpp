@@ -53,6 +53,9 @@ std::string describe(const Plan& plan) {
   }
   line += fmt::format(", attention {}, recompute {}", plan.attention ? name_of(*plan.attention) : "auto",
                       name_of(plan.recompute));
+  if (plan.recompute == Recompute::selective && plan.recompute_modules != Plan{}.recompute_modules) {
+    line += fmt::format(" ({})", recompute_set_names()[plan.recompute_modules]);
+  }
   if (plan.recompute_layers) line += fmt::format(" of {}", stages_text(*plan.recompute_layers));
   if (plan.loss_chunks > 1) line += fmt::format(", loss in {} chunks", plan.loss_chunks);
   const auto on_host = [&](const char* what, const std::optional<std::uint32_t>& eighths, OffloadTier tier) {

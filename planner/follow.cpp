@@ -8,6 +8,7 @@
 #include "core/plan/axis_sizes.hpp"
 #include "core/plan/nearest_plan.hpp"
 #include "core/plan/plan_check.hpp"
+#include "core/plan/recompute_modules.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/spec/spec_check.hpp"
 
@@ -134,7 +135,7 @@ class Settling {
           if (!is("plan.attention")) plan.attention.reset();
         },
         [&] {
-          if (!is("plan.recompute") && plan.recompute == Recompute::selective) plan.recompute = Recompute::none;
+          if (!is("plan.recompute") && plan.recompute == Recompute::selective) set_recompute(plan, Recompute::none);
         },
         [&] {
           if (!is("plan.zigzag")) plan.zigzag = false;

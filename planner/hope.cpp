@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/plan/recompute_modules.hpp"
 #include "planner/openings.hpp"
 
 namespace orrery {
@@ -26,7 +27,7 @@ std::vector<Plan> leaner_states(PricedPlans& plans, const Plan& plan) {
 /// The plan with everything done about what is kept of activations.
 std::vector<Plan> leaner_activations(PricedPlans& plans, const Plan& plan) {
   std::vector<Plan> out(1, plan);
-  out.back().recompute = Recompute::full;
+  set_recompute(out.back(), Recompute::full);
   if (plans.hosts) {
     out.push_back(plan);
     out.back().offload_activations = 8;
@@ -46,7 +47,7 @@ double step_of_leanest(PricedPlans& plans, const std::vector<Plan>& states) {
   auto least = static_cast<double>(never);
   if (!plans.hosts) return least;
   for (Plan plan : states) {
-    plan.recompute = Recompute::full;
+    set_recompute(plan, Recompute::full);
     plan.offload_activations = 8;
     plan.offload_states = 8;
     if (plan.zero_stage < 3) plan.offload_parameters = 8;

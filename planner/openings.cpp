@@ -5,6 +5,7 @@
 
 #include "core/plan/axis_sizes.hpp"
 #include "core/plan/plan_check.hpp"
+#include "core/plan/recompute_modules.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/plan/stage_split.hpp"
 
@@ -373,17 +374,18 @@ std::vector<std::vector<std::uint32_t>> lighter_ends(const Plan& plan) {
 }  // namespace
 
 Plan without_reliefs(Plan plan) {
-  plan.recompute = Recompute::none;
+  set_recompute(plan, Recompute::none);
   plan.recompute_layers.reset();
   plan.offload_activations = 0;
   plan.attention.reset();
   return plan;
 }
 
-std::vector<Candidate> reliefs(const Plan& plan, bool hosts, std::span<const std::uint32_t> mixtures) {
+std::vector<Candidate> reliefs(const Plan& plan, const ModelSpec& model, bool hosts,
+                               std::span<const std::uint32_t> mixtures) {
   Plan plain = without_reliefs(plan);
   Plan full = plain;
-  full.recompute = Recompute::full;
+  set_recompute(full, Recompute::full);
   std::vector<Candidate> out{{plain, Raised::nothing}, {full, Raised::nothing}, {full, Raised::recomputed_layers}};
   for (const std::vector<std::uint32_t>& split : lighter_ends(plan)) {
     for (Plan* of : {&plain, &full}) {
@@ -420,6 +422,16 @@ std::vector<Candidate> reliefs(const Plan& plan, bool hosts, std::span<const std
   selective.recompute = Recompute::selective;
   out.push_back({selective, Raised::nothing});
   out.push_back({selective, Raised::recomputed_layers});
+  // Modules beside the flash kernel: the cheapest, whose results alone are dropped, and all that keep only their input.
+  using enum RecomputeModule;
+  const unsigned cheap = set_of(layernorm) | set_of(moe_act) | set_of(mla_up_proj);
+  const unsigned known = recompute_modules_of(model);
+  for (const unsigned modules : {cheap, cheap | set_of(mlp) | set_of(moe)}) {
+    if ((modules & known) == 0) continue;
+    selective.recompute_modules = static_cast<RecomputeModules>(modules & known);
+    out.push_back({selective, Raised::nothing});
+    out.push_back({selective, Raised::recomputed_layers});
+  }
   return out;
 }
 
@@ -429,14 +441,14 @@ std::vector<Candidate> strong_reliefs(const Plan& plan) {
     Plan away = plan;
     if (parameters > 0) away.zero_stage = std::min(plan.zero_stage, 2U);  // shared out, weights are gathered anyway
     if (away.zero_stage < 3) away.reshard_after_forward = Plan{}.reshard_after_forward;
-    away.recompute = Recompute::none;
+    set_recompute(away, Recompute::none);
     away.recompute_layers.reset();
     away.offload_states = 8;
     away.offload_parameters = parameters;
     away.offload_activations = 0;
     out.push_back({away, Raised::nothing});
     out.push_back({away, Raised::offloaded_activations});
-    away.recompute = Recompute::full;
+    set_recompute(away, Recompute::full);
     out.push_back({away, Raised::recomputed_layers});
     out.push_back({away, Raised::offloaded_activations});
   }

@@ -54,7 +54,8 @@ void put_within(PlannedRun&, const SearchLimits&, Dimensions);
 
 /// Ways to make a plan fit, as it is the first: recomputed layers, activations in host memory, both at once with
 /// `mixtures` eighths of the layers recomputed.
-[[nodiscard]] std::vector<Candidate> reliefs(const Plan&, bool hosts, std::span<const std::uint32_t> mixtures);
+[[nodiscard]] std::vector<Candidate> reliefs(const Plan&, const ModelSpec&, bool hosts,
+                                             std::span<const std::uint32_t> mixtures);
 inline constexpr std::uint32_t few_mixtures[] = {4, 7}, all_mixtures[] = {1, 2, 3, 4, 5, 6, 7};
 /// Ways that move states and weights to host memory too.
 [[nodiscard]] std::vector<Candidate> strong_reliefs(const Plan&);

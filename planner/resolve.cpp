@@ -9,6 +9,7 @@
 
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/plan/recompute_modules.hpp"
 #include "core/program/lower/lower.hpp"
 #include "planner/best_split.hpp"
 #include "planner/complete.hpp"
@@ -158,12 +159,11 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
          sums > 1 ? "reductions run beside the last backward pass" : "one replica has nothing to reduce"});
   }
   if (!given.attention) {
-    out.resolved.push_back({"attention", std::string(name_of(*plan.attention)),
-                            plan.context == ContextAlgorithm::ring_self_attention
-                                ? "ring self-attention keeps its scores"
-                            : plan.recompute == Recompute::selective
-                                ? "selective recomputation drops scores, which the flash kernel never keeps"
-                                : "the flash kernel keeps no scores"});
+    out.resolved.push_back(
+        {"attention", std::string(name_of(*plan.attention)),
+         plan.context == ContextAlgorithm::ring_self_attention ? "ring self-attention keeps its scores"
+         : recomputes_scores(plan) ? "selective recomputation drops scores, which the flash kernel never keeps"
+                                   : "the flash kernel keeps no scores"});
   }
   if (!given.stage_layers) {
     Plan on_device = plan;  // what is to be offloaded shows later

@@ -9,6 +9,7 @@
 #include "core/plan/head_shares.hpp"
 #include "core/plan/nearest_plan.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/plan/recompute_modules.hpp"
 
 namespace orrery {
 namespace {
@@ -143,7 +144,7 @@ class Check {
         break;
       case ContextAlgorithm::ring_self_attention:
         ring_size();
-        if (plan_.recompute == Recompute::selective) {
+        if (recomputes_scores(plan_)) {
           error("plan.recompute", "context-recompute", "selective recomputation needs attention to be one kernel",
                 {"Ring self-attention makes its scores with many kernels, and the keys would have to go around the "
                  "ring again.",
@@ -177,7 +178,7 @@ class Check {
             {fmt::format("context is \"{}\": local queries meet keys from other ranks.", name_of(plan_.context)),
              "Set attention to flash, or context to ulysses or ring_self_attention."});
     }
-    if (!plan_.attention && plan_.recompute == Recompute::selective) {
+    if (!plan_.attention && recomputes_scores(plan_)) {
       error("plan.recompute", "context-recompute", "selective recomputation has nothing to recompute",
             {fmt::format("It drops the attention scores, and \"{}\" needs the flash kernel, which keeps none.",
                          name_of(plan_.context)),

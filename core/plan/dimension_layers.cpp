@@ -8,6 +8,7 @@
 #include "core/plan/dimension_rows.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/plan/recompute_modules.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/plan/stage_split.hpp"
 
@@ -72,6 +73,21 @@ bool put_recomputed_layers(PlannedRun& run, std::uint64_t value, std::string& re
     plan.recompute_layers->push_back(std::min(held, static_cast<std::uint32_t>(value)));
   }
   return true;
+}
+
+/// What the plan recomputes, with one module more or less each.
+std::vector<std::uint64_t> recompute_sets(const PlannedRun& run) {
+  unsigned known = recompute_modules_of(run.model);
+  if (run.plan.attention == AttentionKernel::flash) known &= ~unsigned{set_of(RecomputeModule::core_attn)};
+  const unsigned now = run.plan.recompute_modules & known;
+  std::vector<std::uint64_t> out;
+  for (unsigned m = 0; m < recompute_module_count; ++m) {
+    const unsigned set = now ^ 1U << m;
+    if ((set & known) == set && set != 0) out.push_back(set);
+  }
+  if (now != 0) out.push_back(now);
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
 /// Whether the loss can be made in pieces at all, and in this many.
@@ -213,6 +229,19 @@ std::vector<Dimension> layer_dimensions() {
        .names = recompute_names(),
        .get = plan_value<&Plan::recompute>,
        .put = put_plan<&Plan::recompute>},
+      {.key = "plan.recompute_modules",
+       .group = DimensionGroup::memory,
+       .kind = choice,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Modules recomputed"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor",
+                                 "Parts of a layer that selective recomputation makes again, as Megatron names them."),
+       .names = recompute_set_names(),
+       .usual = set_of(RecomputeModule::core_attn),
+       .get = plan_value<&Plan::recompute_modules>,
+       .put = put_plan<&Plan::recompute_modules>,
+       .values = recompute_sets,
+       .applies = [](const PlannedRun& run) { return run.plan.recompute == Recompute::selective; },
+       .said = Said::unless_default},
       {.key = "plan.recompute_layers",
        .group = DimensionGroup::memory,
        .kind = count,

@@ -14,6 +14,7 @@
 #include "core/plan/check_context.hpp"
 #include "core/plan/nearest_plan.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/plan/recompute_modules.hpp"
 #include "core/spec/spec_files.hpp"
 
 namespace orrery {
@@ -62,6 +63,51 @@ void check_recompute_layers(const CheckContext& c) {
             {fmt::format("Stage {} has {}; recompute_layers gives {}.", s, counted(layers[s], "layer"), counts[s]),
              fmt::format("Nearest valid: {}.", layers[s])});
     return;
+  }
+}
+
+/// Why a model has no such module.
+std::string_view reason_without(RecomputeModule m) {
+  switch (m) {
+    case RecomputeModule::core_attn: return "Every model has an attention core.";
+    case RecomputeModule::layernorm: return "It has no norm in front of its branches.";
+    case RecomputeModule::mlp: return "It has no dense feed-forward part that is a branch of its own.";
+    case RecomputeModule::mla_up_proj: return "Its attention has no latents.";
+    case RecomputeModule::moe:
+    case RecomputeModule::moe_act: return "It is no mixture.";
+    case RecomputeModule::shared_experts: return "It has no shared experts.";
+  }
+  return {};
+}
+
+void check_recompute_modules(const CheckContext& c) {
+  const std::string key = "plan.recompute_modules";
+  const RecomputeModules set = c.plan.recompute_modules;
+  if (c.plan.recompute != Recompute::selective) {
+    if (set == set_of(RecomputeModule::core_attn)) return;
+    c.error(key, "recompute-modules-selective", "recompute_modules is set, but recomputation is not by module",
+            {fmt::format("recompute is {}.", name_of(c.plan.recompute)),
+             "Set recompute to selective, or leave out recompute_modules."});
+    return;
+  }
+  if (set == 0) {
+    c.error(key, "recompute-modules-none", "selective recomputation has nothing to recompute",
+            {"recompute_modules is none.", "Set recompute to none, or name a module."});
+    return;
+  }
+  const RecomputeModules known = recompute_modules_of(c.model);
+  for (std::uint8_t n = 0; n < recompute_module_count; ++n) {
+    const auto m = static_cast<RecomputeModule>(n);
+    if (!has_module(set, m) || has_module(known, m)) continue;
+    c.error(key, "recompute-modules", fmt::format("the model has no {} to recompute", recompute_module_names()[n]),
+            {std::string(reason_without(m)), fmt::format("It has {}.", recompute_set_names()[known])});
+    return;
+  }
+  if (c.plan.attention == AttentionKernel::flash && recomputes_scores(c.plan) &&
+      set != set_of(RecomputeModule::core_attn)) {
+    c.error(key, "recompute-modules-flash", "core_attn has nothing to recompute",
+            {"It drops the attention scores, and the flash kernel keeps none.",
+             "Leave core_attn out of recompute_modules, or set attention to unfused."});
   }
 }
 
@@ -146,6 +192,7 @@ void check_offload(const CheckContext& c) {
 void check_memory_choices(const Plan& plan, const ModelSpec& model, const Workload& workload, Diagnostics& out) {
   const CheckContext c{plan, model, workload, out};
   check_recompute_layers(c);
+  check_recompute_modules(c);
   check_loss_chunks(c);
   check_offload(c);
 }

@@ -69,6 +69,22 @@ enum class ExpertFolding : std::uint8_t { none, context, tensor, context_and_ten
 ///   all_gather  every rank gets all tokens, takes those for its experts, and what experts give is summed and scattered
 enum class ExpertDispatch : std::uint8_t { all_to_all, all_gather };
 enum class Recompute : std::uint8_t { none, selective, full };
+/// Parts of a layer that selective recomputation may make again, by the names and the meaning that Megatron Core gives
+/// them. A set of them has a bit for each (RecomputeModules).
+///   core_attn       scores and probabilities of unfused attention
+///   layernorm       outputs and statistics of the norms in front of the branches
+///   moe_act         what the activation function of experts gives
+///   mla_up_proj     queries, keys and values of latent attention, from their latents
+///   mlp             the dense feed-forward part; its input is kept
+///   moe             the part of a mixture, router and messages included; its input is kept
+///   shared_experts  the shared experts of a mixture; their input is kept
+enum class RecomputeModule : std::uint8_t { core_attn, layernorm, moe_act, mla_up_proj, mlp, moe, shared_experts };
+inline constexpr std::uint8_t recompute_module_count = 7;
+using RecomputeModules = std::uint8_t;
+[[nodiscard]] constexpr RecomputeModules set_of(RecomputeModule m) {
+  return static_cast<RecomputeModules>(1U << static_cast<unsigned>(m));
+}
+[[nodiscard]] constexpr bool has_module(RecomputeModules set, RecomputeModule m) { return (set & set_of(m)) != 0; }
 /// Where offloaded data waits between uses: in host memory, or on disk, from which it passes through host memory.
 enum class OffloadTier : std::uint8_t { host, disk };
 enum class AttentionKernel : std::uint8_t { unfused, flash };
@@ -114,6 +130,8 @@ struct Plan {
   std::optional<std::vector<std::uint32_t>> stage_layers;  ///< layers of each (virtual) pipeline stage, in model order
   bool sequence_parallel = false;                          ///< Megatron's, along the tensor axis
   Recompute recompute = Recompute::none;
+  /// What selective recomputation makes again; of no meaning with another `recompute`.
+  RecomputeModules recompute_modules = set_of(RecomputeModule::core_attn);
   /// How many layers of each pipeline stage are recomputed, counted from its first; unset means all.
   std::optional<std::vector<std::uint32_t>> recompute_layers;
   /// Pieces, along the positions of a microbatch, in which the head's product, the loss and their gradients are made;

@@ -21,6 +21,7 @@
 #include "core/plan/order_check.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/plan/prediction_check.hpp"
+#include "core/plan/recompute_modules.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/spec/model_level.hpp"
 #include "core/spec/node_kinds.hpp"
@@ -511,7 +512,8 @@ void check_choices(const CheckContext& c) {
     c.error("plan.prefetch", "prefetch", "weights are gathered at most one layer ahead",
             {fmt::format("prefetch is {}; it must be 0 or 1.", plan.prefetch), "Nearest valid prefetch: 1."});
   }
-  if (plan.attention == AttentionKernel::flash && plan.recompute == Recompute::selective) {
+  if (plan.attention == AttentionKernel::flash && recomputes_scores(plan) &&
+      plan.recompute_modules == set_of(RecomputeModule::core_attn)) {
     c.error("plan.recompute", "recompute-flash", "selective recomputation has nothing to recompute",
             {"It drops the attention scores, and the flash kernel keeps none.",
              "Set recompute to none, or attention to unfused."});

@@ -38,6 +38,30 @@ const std::vector<std::string_view>& expert_dispatch_names() {
   return names;
 }
 
+const std::vector<std::string_view>& recompute_module_names() {
+  static const std::vector<std::string_view> names = {"core_attn", "layernorm", "moe_act",       "mla_up_proj",
+                                                      "mlp",       "moe",       "shared_experts"};
+  return names;
+}
+
+const std::vector<std::string_view>& recompute_set_names() {
+  static const std::vector<std::string> texts = [] {
+    std::vector<std::string> all = {"none"};
+    for (std::uint32_t set = 1; set < 1U << recompute_module_count; ++set) {
+      std::string text;
+      for (std::uint32_t m = 0; m < recompute_module_count; ++m) {
+        if ((set >> m & 1U) == 0) continue;
+        if (!text.empty()) text += '+';
+        text += recompute_module_names()[m];
+      }
+      all.push_back(std::move(text));
+    }
+    return all;
+  }();
+  static const std::vector<std::string_view> names(texts.begin(), texts.end());
+  return names;
+}
+
 const std::vector<std::string_view>& recompute_names() {
   static const std::vector<std::string_view> names = {"none", "selective", "full"};
   return names;

@@ -24,6 +24,10 @@ namespace orrery {
 [[nodiscard]] const std::vector<std::string_view>& expert_folding_names();
 [[nodiscard]] const std::vector<std::string_view>& expert_dispatch_names();
 [[nodiscard]] const std::vector<std::string_view>& recompute_names();
+/// "core_attn", "layernorm", ...: by RecomputeModule.
+[[nodiscard]] const std::vector<std::string_view>& recompute_module_names();
+/// "none", "core_attn", "layernorm", "core_attn+layernorm", ...: by RecomputeModules.
+[[nodiscard]] const std::vector<std::string_view>& recompute_set_names();
 [[nodiscard]] const std::vector<std::string_view>& offload_tier_names();
 [[nodiscard]] const std::vector<std::string_view>& attention_names();
 [[nodiscard]] const std::vector<std::string_view>& algorithm_names();

@@ -120,6 +120,11 @@ class Pairs {
   struct Runs {
     std::array<int, kernel_kind_count> all{};  ///< without recomputation
     int recomputed_products = 0, recomputed_ropes = 0, recomputed_biases = 0, recomputed_adapters = 0;
+    int residuals = 0, recomputed_residuals = 0;  ///< sums with the stream, in forward passes
+    /// Whether layers were made again whole, and not only some modules, which leave the sums with the stream alone.
+    [[nodiscard]] bool recomputes_layers() const {
+      return recomputed_products > 0 && recomputed_residuals == residuals;
+    }
     int biased = 0;        ///< forward ops that add a bias
     int layer_biases = 0;  ///< bias_forward of layers alone, which the embedding of images may have too
     int products = 0, weight_products = 0;
@@ -224,9 +229,11 @@ class Pairs {
       r.recomputed_ropes += k.kind == Kind::rope_forward ? 1 : 0;
       r.recomputed_biases += k.kind == Kind::bias_forward ? 1 : 0;
       r.recomputed_adapters += k.kind == Kind::adapter_forward ? 1 : 0;
+      r.recomputed_residuals += k.kind == Kind::residual_forward ? 1 : 0;
       return;
     }
     ++r.all[index(k.kind)];
+    r.residuals += k.kind == Kind::residual_forward && k.pass == Pass::forward ? 1 : 0;
     const bool norm = k.kind == Kind::layer_norm_forward || k.kind == Kind::rms_norm_forward ||
                       k.kind == Kind::query_key_norm_forward;
     if (k.options.unweighted || (norm && !is_trained(view(run, 1)))) count_weightless(r, k.kind);
@@ -419,15 +426,15 @@ class Pairs {
       if (r.biased != bias_gradients) {
         mismatch("a forward bias", r.biased, name_of(Kind::bias_backward), bias_gradients);
       }
-      if (r.recomputed_products > 0 && r.recomputed_biases != r.layer_biases) {
+      if (r.recomputes_layers() && r.recomputed_biases != r.layer_biases) {
         mismatch("bias_forward", r.layer_biases, "bias_forward recomputed", r.recomputed_biases);
       }
       const int adapters = r.all[index(Kind::adapter_forward)];
-      if (r.recomputed_products > 0 && r.recomputed_adapters != adapters) {
+      if (r.recomputes_layers() && r.recomputed_adapters != adapters) {
         mismatch("adapter_forward", adapters, "adapter_forward recomputed", r.recomputed_adapters);
       }
       const int ropes = r.all[index(Kind::rope_forward)];
-      if (r.recomputed_products > 0 && r.recomputed_ropes != ropes) {
+      if (r.recomputes_layers() && r.recomputed_ropes != ropes) {
         mismatch("rope_forward", ropes, "rope_forward recomputed", r.recomputed_ropes);
       }
     }

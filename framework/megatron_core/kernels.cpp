@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/plan/plan_names.hpp"
 #include "framework/megatron_core/read.hpp"
 
 // Attention's kernel and recomputation: core/transformer/transformer_config.py, NVIDIA/Megatron-LM@d98e8a64.
@@ -26,21 +27,71 @@ bool is_flash(MegatronFlags& f) {
   return flash;
 }
 
+/// The layers that a launch file describes, as far as modules go. Over a recipe the file does not say.
+struct Layers {
+  bool mixtures, dense, shared, latent, fused_norms;
+};
+Layers layers_of(const MegatronFlags& f) {
+  if (f.is_over_recipe()) return {true, true, true, true, false};
+  const bool mixtures = f.has("--num-experts");
+  const std::string frequency = f.known_text("--moe-layer-freq").value_or("1");
+  return {mixtures, !mixtures || frequency != "1", f.has("--moe-shared-expert-intermediate-size"),
+          f.on("--multi-latent-attention"), f.known_text("--transformer-impl").value_or("") != "local"};
+}
+
+/// Why naming the module changes nothing; empty where it does.
+std::string without_use(const std::string& module, const Layers& l, bool flash) {
+  if (module == "core_attn" && flash) return "the attention core, which keeps no scores anyway";
+  if (module == "layernorm" && l.fused_norms && !l.mixtures && !l.latent)
+    return "norms, which are a part of the products behind them";
+  if ((module == "moe" || module == "moe_act") && !l.mixtures) return "experts, which the model does not have";
+  if (module == "shared_experts" && !l.shared) return "shared experts, which the model does not have";
+  if (module == "mla_up_proj" && !l.latent) return "latent attention, which the model does not have";
+  if (module == "mlp" && !l.dense) return "dense layers, which the model does not have";
+  return {};
+}
+
+/// Modules by the names of plans, which are Megatron's.
 void selective(MegatronFlags& f, bool flash) {
   std::vector<std::string> modules = f.words("--recompute-modules");
   const char* flag = f.has("--recompute-modules")       ? "--recompute-modules"
                      : f.has("--recompute-granularity") ? "--recompute-granularity"
+                     : f.has("--moe-layer-recompute")   ? "--moe-layer-recompute"
                                                         : "--recompute-activations";
-  if (modules.empty()) modules.emplace_back("core_attn");
-  const bool core = std::find(modules.begin(), modules.end(), "core_attn") != modules.end();
-  for (const char* said : {"--recompute-granularity", "--recompute-activations"})
-    f.take(said, flash ? "the attention core, which keeps no scores anyway" : "the attention core");
-  if (core && !flash) f.set(flag, "plan.recompute", "\"selective\"");
-  if (modules.size() > (core ? 1U : 0U)) {
-    f.refuse(flag, fmt::format("parts of layers are recomputed: {}", fmt::join(modules, ", ")),
-             core && !flash ? "the attention core" : "nothing");
-  } else {
-    f.take(flag, flash ? "the attention core, which keeps no scores anyway" : "the attention core");
+  // Standing alone, --moe-layer-recompute means the experts' part alone.
+  const bool asked = f.on("--recompute-activations") || f.has("--recompute-granularity");
+  if (modules.empty() && asked) modules.emplace_back("core_attn");
+  if (f.on("--moe-layer-recompute")) modules.emplace_back("moe");
+  const Layers layers = layers_of(f);
+  unsigned set = 0;
+  std::string says = "parts of layers";
+  std::vector<std::string> unknown;
+  for (const std::string& module : modules) {
+    const auto& names = recompute_module_names();
+    const auto at = std::find(names.begin(), names.end(), module);
+    if (at == names.end()) {
+      unknown.push_back(module);
+    } else if (std::string why = without_use(module, layers, flash); !why.empty()) {
+      says = std::move(why);
+    } else {
+      set |= 1U << static_cast<unsigned>(at - names.begin());
+    }
+  }
+  for (const char* said : {"--recompute-granularity", "--recompute-activations", "--moe-layer-recompute"})
+    f.take(said, set == 0 ? says : "parts of layers");
+  if (set != 0) {
+    f.set(flag, "plan.recompute", "\"selective\"");
+    if (set != set_of(RecomputeModule::core_attn))
+      f.set(flag, "plan.recompute_modules", fmt::format("\"{}\"", recompute_set_names()[set]));
+  }
+  const std::string now = set == 0 ? "nothing" : std::string(recompute_set_names()[set]);
+  if (!unknown.empty()) {
+    f.refuse(flag, fmt::format("parts of layers are recomputed: {}", fmt::join(unknown, ", ")), now);
+  } else if (has_module(static_cast<RecomputeModules>(set), RecomputeModule::layernorm) && layers.fused_norms &&
+             !layers.latent) {
+    f.refuse(flag, "norms in front of attention are a part of its product, and are kept", "all norms recomputed");
+  } else if (set == 0) {
+    f.take(flag, says);
   }
 }
 
@@ -76,10 +127,8 @@ void read_megatron_kernels(MegatronFlags& f, const std::vector<std::uint64_t>& s
   const auto granularity = f.word("--recompute-granularity", {"full", "selective"});
   if (granularity.value_or("") == "full" || f.on("--checkpoint-activations"))
     full(f, stages);
-  else if (granularity || f.on("--recompute-activations"))
+  else if (granularity || f.on("--recompute-activations") || f.on("--moe-layer-recompute"))
     selective(f, flash);
-  if (f.on("--moe-layer-recompute"))
-    f.refuse("--moe-layer-recompute", "the experts' part of layers is recomputed", "nothing");
   f.without_effect({"--recompute-*", "--checkpoint-*", "--distribute-saved-activations"}, "nothing is recomputed");
 }
 

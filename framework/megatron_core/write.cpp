@@ -49,6 +49,10 @@ std::vector<AbilityRule> megatron_rules(const ModelSpec& m, const Workload& w) {
   } else if (m.mixture && m.mixture->expert_bias) {
     rules.push_back({"", "expert_dispatch=all_to_all", "the dispatcher allgather takes no biases of experts"});
   }
+  if (!m.mixture && !m.latent) {
+    rules.push_back({"recompute=selective", "recompute_modules=core_attn,mlp,core_attn+mlp",
+                     "norms are a part of the products behind them, and are kept"});
+  }
   return rules;
 }
 

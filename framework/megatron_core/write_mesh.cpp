@@ -203,10 +203,21 @@ void write_megatron_kernels(FlagWriter& w) {
   const auto& layers = plan.recompute_layers;
   if (plan.recompute == Recompute::selective) {
     w.flag("--recompute-granularity", "selective");
-    w.flag("--recompute-modules", "core_attn");
+    std::string modules;
+    for (std::uint8_t m = 0; m < recompute_module_count; ++m) {
+      if (!has_module(plan.recompute_modules, static_cast<RecomputeModule>(m))) continue;
+      modules += (modules.empty() ? "" : " ") + std::string(recompute_module_names()[m]);
+    }
+    w.flag("--recompute-modules", modules);
+    const ModelSpec& model = w.model();
+    if (has_module(plan.recompute_modules, RecomputeModule::layernorm) && !model.mixture && !model.latent) {
+      w.refuse("plan.recompute_modules", "recompute-modules",
+               "Megatron-LM's norms are a part of the products behind them, and are kept",
+               {"Leave layernorm out of recompute_modules."});
+    }
     if (layers && *layers != *plan.stage_layers) {
-      w.refuse("plan.recompute_layers", "recompute-layers",
-               "Megatron-LM recomputes the attention core of all layers or none", {"Leave out recompute_layers."});
+      w.refuse("plan.recompute_layers", "recompute-layers", "Megatron-LM recomputes modules of all layers or none",
+               {"Leave out recompute_layers."});
     }
     return;
   }

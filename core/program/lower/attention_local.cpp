@@ -126,6 +126,7 @@ class Local : public AttentionCore {
       b.compute(k, operands);
       return;
     }
+    const BlockBuilder::Part part(b, RecomputeModule::core_attn);
     Kernel k = dropped(kernel(o, KernelKind::attention_unfused_forward, Pass::forward));
     std::vector<Operand> operands = {read(o.qkv), write(o.context), write(probabilities_)};
     if (drops()) operands.insert(operands.end(), {write(mask_), write(dropped_)});

@@ -28,7 +28,12 @@ Kernel BranchEnds::kernel(KernelKind kind, Pass pass, const BranchEnd& end) cons
 void BranchEnds::close(BlockBuilder& b, const Module& module, const BranchEnd& end, const BranchBiases& biases,
                        Operand residual, Operand out) const {
   // The product is row-parallel and gives partial sums; the bias is added after the sum.
-  BufferId x = end.summed ? end.part : summed(b, end.out, end.part);
+  const auto sum = [&] { return summed(b, end.out, end.part); };
+  const auto sum_in_module = [&] {
+    const BlockBuilder::Part part(b, *end.module);
+    return sum();
+  };
+  BufferId x = end.summed ? end.part : end.module ? sum_in_module() : sum();
   // The sum with the stream takes the last bias, unless a norm or weights of features stand between.
   const char* last = nullptr;
   for (const char* bias : biases.of) {

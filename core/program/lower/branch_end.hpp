@@ -24,7 +24,8 @@ struct BranchEnd {
   std::optional<NormSite> norm;
   const char* gamma = nullptr;  ///< slice of the weights of features; its result and gradient are those of the norm
   std::uint8_t site = 0;        ///< of dropout
-  bool summed = false;          ///< the branch itself leaves `part`, and its way back takes the gradient so
+  std::optional<RecomputeModule> module;  ///< which makes the sum again, with the branch
+  bool summed = false;                    ///< the branch itself leaves `part`, and its way back takes the gradient so
 };
 
 /// Slices of biases that a branch adds; none where null.  Branches side by side end as one, with two of them.

@@ -54,6 +54,7 @@ void BlockBuilder::push(Op op, std::span<const Operand> operands) {
     block.views.push_back({o.buffer, o.offset, count, o.use, o.layer_shift, o.member_of});
   }
   take_tails();
+  if (parts_ != 0) draft_.parts.emplace_back(static_cast<std::uint32_t>(block.ops.size()), parts_);
   block.ops.push_back(op);
 }
 
@@ -91,6 +92,7 @@ void BlockBuilder::seam(Collective::Kind kind, GroupId group, std::initializer_l
   seam.reduction = reduction;
   for (const Operand& o : operands) seam.operands[seam.count++] = o;
   seam.tails = pending_tails_;
+  seam.parts = parts_;
   pending_tails_ = LaneList();
   draft_.seams.push_back(seam);
 }

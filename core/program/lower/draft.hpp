@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
 
 namespace orrery::lowering {
@@ -76,7 +77,8 @@ struct Seam {
   std::uint32_t width = 0;  ///< of a permute
   Operand operands[2];
   std::uint8_t count = 0;
-  LaneList tails;  ///< see Draft::tails
+  LaneList tails;              ///< see Draft::tails
+  RecomputeModules parts = 0;  ///< see Draft::parts
 };
 
 /// Where a block stands in the Program: first the blocks that all stages share, then those of each stage; within that
@@ -96,6 +98,9 @@ struct Draft {
   /// Pairs (op, an earlier op of another lane): waits between ops that touch no common elements.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> after;
   std::vector<Seam> seams;
+  /// Pairs (op, the modules that it is a part of), of ops of layers that are a part of any. They are of no use behind
+  /// the pass `recomputation`, since other passes move ops.
+  std::vector<std::pair<std::uint32_t, RecomputeModules>> parts;
 };
 
 struct State;
@@ -145,6 +150,19 @@ class BlockBuilder {
   void copy_seams(const Draft& from, std::uint32_t i);
   void copy_op(const Draft& from, std::uint32_t i);
 
+  /// While it lives, ops and seams are a part of the module too.
+  class Part {
+   public:
+    Part(BlockBuilder& b, RecomputeModule m) : b_(b), outer_(b.parts_) { b.parts_ |= set_of(m); }
+    ~Part() { b_.parts_ = outer_; }
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
+
+   private:
+    BlockBuilder& b_;
+    RecomputeModules outer_;
+  };
+
   [[nodiscard]] Draft& draft() { return draft_; }
   /// Adds the block to the state.
   BlockId finish(State&);
@@ -156,6 +174,7 @@ class BlockBuilder {
   const State* state_;
   Draft draft_;
   LaneList pending_tails_;
+  RecomputeModules parts_ = 0;
 };
 
 [[nodiscard]] inline bool is_memory(const Op& op) {

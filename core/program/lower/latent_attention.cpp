@@ -43,6 +43,9 @@ LatentProjections::LatentProjections(State& c, BufferId x, BufferId qkv, BufferI
   if (rank_ > 0) query_ = declare("query", rank_, "attention.query_down.weight", "attention.query_norm.weight");
   kv_ = declare("kv", l.kv_rank, "attention.kv_down.weight", "attention.kv_norm.weight");
   key_ = rows("key", l.rope_dim, sp);
+  // Projections that are made again need the keys' part that turns, which is otherwise of no use behind them.
+  if (has_module(modules_made_again(c.plan), RecomputeModule::mla_up_proj))
+    c.program.buffers[index(key_)].role = Role::activation;
   key_whole_ = sp ? rows("key.whole", l.rope_dim, false) : key_;
   key_gradient_ = rows("key.gradient", l.rope_dim, false);
   key_part_ = sp ? rows("key.gradient.part", l.rope_dim, true) : key_gradient_;
@@ -139,6 +142,7 @@ void LatentProjections::forward(BlockBuilder& b, const Module& of, BufferId whol
   if (rank_ > 0) to_whole(b, query_.out, query_.whole);
   to_whole(b, kv_.out, kv_.whole);
   to_whole(b, key_, key_whole_);
+  const BlockBuilder::Part part(b, RecomputeModule::mla_up_proj);
   if (rank_ == 0 && c_.grid) {
     c_.sharding.forward(c_, b, stream_queries(of), whole, queries_);
   } else {

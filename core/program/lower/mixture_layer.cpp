@@ -189,6 +189,7 @@ void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
             {read(brings_all_ ? all_in_ : in), ids(slot_ids_), write(sent_)});
   send(b, sent_, arrived_);
   if (shared_ > 0) {  // beside the messages
+    const BlockBuilder::Part part(b, RecomputeModule::shared_experts);
     shared_sharding().forward(s_, b, shared_up(), x, shared_pre_);
     activate(b, s_.tokens, shared_, shared_pre_, shared_act_);
     shared_sharding().forward(s_, b, shared_down(), shared_act_, shared_out_);
@@ -198,7 +199,10 @@ void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
     }
   }
   expert_forward(b, up_matrix, arrived_, pre_, h, up);
-  activate(b, slots_, width_, pre_, act_);
+  {
+    const BlockBuilder::Part part(b, RecomputeModule::moe_act);
+    activate(b, slots_, width_, pre_, act_);
+  }
   expert_forward(b, down_matrix, act_, made_, width_, h);
   send(b, made_, returned_);
   Kernel combine = tokens_kernel(KernelKind::combine_forward, Pass::forward, h);

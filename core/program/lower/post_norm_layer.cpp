@@ -155,9 +155,12 @@ class PostNormLayer {
     core_->forward(b, core_operands());
     c_.sharding.forward(c_, b, out(), context_, attention_.part);
     close(b, attention_, read(hidden_), write(mid_));
-    c_.sharding.forward(c_, b, up(), gathered(b, mid_), pre_);
-    b.compute(c_.kernel(KernelKind::gelu_forward, Pass::forward, c_.tokens, c_.ffn), {read(pre_), write(act_)});
-    c_.sharding.forward(c_, b, down(), act_, ffn_.part);
+    {
+      const BlockBuilder::Part part(b, RecomputeModule::mlp);
+      c_.sharding.forward(c_, b, up(), gathered(b, mid_), pre_);
+      b.compute(c_.kernel(KernelKind::gelu_forward, Pass::forward, c_.tokens, c_.ffn), {read(pre_), write(act_)});
+      c_.sharding.forward(c_, b, down(), act_, ffn_.part);
+    }
     close(b, ffn_, read(mid_), write(hidden_, 1));
   }
 

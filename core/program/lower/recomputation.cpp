@@ -1,14 +1,10 @@
 #include <algorithm>
 
+#include "core/program/lower/modules_again.hpp"
 #include "core/program/lower/passes.hpp"
 
 namespace orrery::lowering {
 namespace {
-
-bool is_kernel(const Block& block, const Op& op, KernelKind kind) {
-  const auto* compute = std::get_if<Compute>(&op.action);
-  return compute != nullptr && block.kernels[compute->kernel].kind == kind;
-}
 
 std::size_t recomputed_ops(const State& s, BlockId id) {
   const std::vector<Kernel>& kernels = s[id].block.kernels;
@@ -58,20 +54,6 @@ void recompute_all(State& s, BlockBuilder& b, const Draft& forward, const Draft&
   }
 }
 
-/// The attention core alone, right before its backward.
-void recompute_core(BlockBuilder& b, const Draft& forward, const Draft& backward) {
-  const auto core = std::find_if(forward.block.ops.begin(), forward.block.ops.end(), [&](const Op& op) {
-    return is_kernel(forward.block, op, KernelKind::attention_unfused_forward);
-  });
-  for (std::uint32_t i = 0; i < backward.block.ops.size(); ++i) {
-    b.copy_seams(backward, i);
-    if (is_kernel(backward.block, backward.block.ops[i], KernelKind::attention_unfused_backward)) {
-      again(b, forward, static_cast<std::uint32_t>(core - forward.block.ops.begin()));
-    }
-    b.copy_op(backward, i);
-  }
-}
-
 BlockId copy_of(State& s, BlockId of) {
   Draft draft = s[of];
   draft.block.name += ".recomputed";
@@ -97,29 +79,32 @@ void recompute(State& s, const LayerKind& kind) {
   }
   const Draft& forward = s[recomputing(s, kind, Phase::forward)];
   Draft& backward = s[recomputing(s, kind, Phase::backward)];
-  BlockBuilder b(s, backward);
   if (s.plan.recompute == Recompute::full) {
+    BlockBuilder b(s, backward);
     recompute_all(s, b, forward, backward);
-  } else {
-    recompute_core(b, forward, backward);
+    backward = std::move(b.draft());
+    return;
   }
-  backward = std::move(b.draft());
+  ModulesAgain modules(s, forward, modules_made_again(s.plan));
+  modules.put_into(backward);
+  const BlockId weight = recomputing(s, kind, Phase::weight);
+  if (weight != no_block) modules.put_into(s[weight]);
 }
 
 void run(State& s) {
   for (const LayerKind& kind : s.kinds) recompute(s, kind);
+  for (Draft& draft : s.drafts) draft.parts.clear();
 }
 
-/// The backward block makes again what the plan says: nothing, the attention
-/// core, or the whole layer.
+/// The backward block makes again what the plan says: nothing, the whole layer, or some of its ops.
 std::string after(const State& s) {
   for (const LayerKind& kind : s.kinds) {
     const Share share = share_of(s.recomputes, kind);
-    std::size_t expected = 0;
-    if (share != Share::none) {
-      expected = s.plan.recompute == Recompute::full ? s[s.blocks(Phase::forward)[kind].plain].block.ops.size() : 1;
-    }
-    if (recomputed_ops(s, recomputing(s, kind, Phase::backward)) != expected) return "a layer recomputes the wrong ops";
+    const std::size_t all = s[s.blocks(Phase::forward)[kind].plain].block.ops.size();
+    const std::size_t again = recomputed_ops(s, recomputing(s, kind, Phase::backward));
+    const bool full = s.plan.recompute == Recompute::full;
+    const bool right = share == Share::none ? again == 0 : full ? again == all : again < all;
+    if (!right) return "a layer recomputes the wrong ops";
     if (share == Share::some && recomputed_ops(s, s.blocks(Phase::backward)[kind].plain) != 0) {
       return "a layer recomputes needlessly";
     }

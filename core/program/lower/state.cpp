@@ -14,11 +14,9 @@
 namespace orrery::lowering {
 namespace {
 
-/// Marks layers of each stage from its first on, as many as the plan says. Flash attention keeps no scores that could
-/// be made again.
+/// Marks layers of each stage from its first on, as many as the plan says.
 std::vector<bool> recomputed_layers(const Plan& plan, std::uint64_t layers) {
-  const bool any = plan.recompute == Recompute::full ||
-                   (plan.recompute == Recompute::selective && *plan.attention == AttentionKernel::unfused);
+  const bool any = plan.recompute == Recompute::full || modules_made_again(plan) != 0;
   if (!any || !plan.recompute_layers) return std::vector<bool>(layers, any);
   std::vector<bool> out;
   for (std::size_t s = 0; s < plan.stage_layers->size(); ++s) {
@@ -54,6 +52,13 @@ bool differs_as_local(const State& s, std::uint32_t layer) {
 }
 
 }  // namespace
+
+RecomputeModules modules_made_again(const Plan& plan) {
+  if (plan.recompute != Recompute::selective) return 0;
+  const bool scores = *plan.attention == AttentionKernel::unfused;
+  const auto core = set_of(RecomputeModule::core_attn);
+  return static_cast<RecomputeModules>(scores ? plan.recompute_modules : plan.recompute_modules & ~core);
+}
 
 State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorSharding* own, OrderMemo* made)
     : model(m),

@@ -518,6 +518,9 @@ ModuleBlocks same_module_blocks(State& s, Build&& build) {
 /// only between their beginning and their end, and none is left.
 [[nodiscard]] std::string wrong_lives(const State&, const std::function<bool(BufferId)>& watched);
 
+/// What selective recomputation makes again. Flash attention keeps no scores that could be made again.
+[[nodiscard]] RecomputeModules modules_made_again(const Plan&);
+
 /// Whether the buffer lives from setup on, through every step.
 [[nodiscard]] bool is_persistent(const Buffer&);
 

@@ -186,9 +186,7 @@ class Layer {
 
   void emit_forward(BlockBuilder& b) {
     set_norms();
-    if (norms_before()) {
-      c_.sharding.norm_forward(c_, b, norm1(), read(hidden_), write(norm1_out_), write(norm1_stats_));
-    }
+    if (norms_before()) norm_forward(b, norm1(), hidden_, norm1_out_, norm1_stats_);
     BufferId x1 = norm1_out_;
     if (!latent_ || latent_->widens_stream()) x1 = gathered(b, norm1_out_, gathered_);
     if (latent_) {
@@ -199,15 +197,26 @@ class Layer {
     attention_->forward(b, attention_operands());
     products_->forward(b, out(), context_, attention_end_.out);
     if (parallel()) {
-      if (norms_ffn()) {
-        c_.sharding.norm_forward(c_, b, norm2(), read(hidden_), write(norm2_out_), write(norm2_stats_));
-      }
+      if (norms_ffn()) norm_forward(b, norm2(), hidden_, norm2_out_, norm2_stats_);
       dense_forward(b, norms_ffn() ? gathered(b, norm2_out_, gathered_) : x1, attention_end_.out);
       ends_.close(b, *module_, attention_end_, {{out_bias(), down_bias()}}, read(hidden_), write(hidden_, 1));
       return;
     }
     ends_.close(b, *module_, attention_end_, {{out_bias()}}, read(hidden_), write(mid_));
-    if (norms_ffn()) c_.sharding.norm_forward(c_, b, norm2(), read(mid_), write(norm2_out_), write(norm2_stats_));
+    if (norms_ffn()) norm_forward(b, norm2(), mid_, norm2_out_, norm2_stats_);
+    branch_forward(b);
+    ends_.close(b, *module_, ffn_end(), {{down_bias()}}, read(mid_), write(hidden_, 1));
+  }
+
+  /// A norm in front of a branch.
+  void norm_forward(BlockBuilder& b, const NormSite& norm, BufferId x, BufferId y, BufferId stats) {
+    const BlockBuilder::Part part(b, RecomputeModule::layernorm);
+    c_.sharding.norm_forward(c_, b, norm, read(x), write(y), write(stats));
+  }
+
+  /// The feed-forward branch up to its sum over tensor ranks.
+  void branch_forward(BlockBuilder& b) {
+    const BlockBuilder::Part part(b, mixes_ ? RecomputeModule::moe : RecomputeModule::mlp);
     if (mixes_ && c_.grid) {
       gather_features(c_, b, Pass::forward, read(norm2_out_), mixture_in_);
       mixture_->forward(b, mixture_in_.rows, mixture_out_.rows);
@@ -218,7 +227,6 @@ class Layer {
     } else {
       dense_forward(b, gathered(b, norm2_out_, gathered_), ffn_end_.out);
     }
-    ends_.close(b, *module_, ffn_end(), {{down_bias()}}, read(mid_), write(hidden_, 1));
   }
 
   /// Packed queries, keys and values of x.
@@ -288,6 +296,7 @@ class Layer {
   [[nodiscard]] BranchEnd ffn_end() const {
     BranchEnd end = ffn_end_;
     end.summed = mixes_ && mixture_->routes_own();
+    end.module = mixes_ ? RecomputeModule::moe : RecomputeModule::mlp;
     return end;
   }
 

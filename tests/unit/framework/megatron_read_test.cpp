@@ -71,6 +71,38 @@ TEST_CASE("Virtual stages become chunks, and blocks of recomputed layers those o
   CHECK(p.recompute_layers == std::vector<std::uint32_t>(8, 1));
 }
 
+TEST_CASE("Modules of layers are recomputed as Megatron-LM does", "[framework][megatron]") {
+  const std::string selective = "  --recompute-granularity: selective\n  --recompute-modules: ";
+  const Launched dense = args(selective + "\"[layernorm mlp moe_act]\"\n");
+  INFO(render(dense.diagnostics));
+  REQUIRE(dense.run);
+  CHECK(dense.run->run.plan.recompute == Recompute::selective);
+  CHECK(dense.run->run.plan.recompute_modules == set_of(RecomputeModule::mlp));  // norms are fused, experts not there
+  CHECK_FALSE(dense.refuses("MODEL_ARGS.--recompute-modules"));
+
+  const Launched core = args(selective + "\"[core_attn]\"\n");
+  REQUIRE(core.run);
+  CHECK(core.run->run.plan.recompute == Recompute::none);  // the flash kernel keeps no scores
+  const Launched unknown = args(selective + "\"[mlp gdn_norm_out]\"\n");
+  REQUIRE(unknown.run);
+  CHECK(unknown.run->run.plan.recompute_modules == set_of(RecomputeModule::mlp));
+  CHECK(unknown.refuses("MODEL_ARGS.--recompute-modules"));
+
+  const std::string experts = "  --num-experts: 8\n  --moe-router-topk: 2\n  --moe-token-dispatcher-type: alltoall\n";
+  const Launched mixture = args(experts + selective + "\"[mlp moe_act]\"\n");
+  INFO(render(mixture.diagnostics));
+  REQUIRE(mixture.run);
+  CHECK(mixture.run->run.plan.recompute_modules == set_of(RecomputeModule::moe_act));  // no layer is dense
+  const Launched old = args(experts + "  --moe-layer-recompute: true\n");
+  REQUIRE(old.run);
+  CHECK(old.run->run.plan.recompute == Recompute::selective);
+  CHECK(old.run->run.plan.recompute_modules == set_of(RecomputeModule::moe));
+  const Launched norms = args(experts + selective + "\"[layernorm]\"\n");
+  REQUIRE(norms.run);
+  CHECK(norms.run->run.plan.recompute_modules == set_of(RecomputeModule::layernorm));
+  CHECK(norms.refuses("MODEL_ARGS.--recompute-modules"));  // the norm in front of attention is kept there
+}
+
 TEST_CASE("Layouts count the layers of stages", "[framework][megatron]") {
   CHECK(megatron_layout("Et*2|(tt|)*2m,L") == std::vector<std::string>{"Ett", "tt", "tt", "mL"});
   CHECK(megatron_layout("Et|(t*3|)*2L") == std::vector<std::string>{"Et", "ttt", "ttt", "L"});

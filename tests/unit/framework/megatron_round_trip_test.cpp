@@ -125,6 +125,14 @@ std::vector<PlannedRun> samples() {
               std::uint32_t& bare = zero == 0 ? p.stage_layers->front() : p.stage_layers->back();
               (*p.stage_layers)[zero == 0 ? 1 : 0] += std::exchange(bare, 0);
             }
+            if (kind == 7) {
+              using enum RecomputeModule;
+              p.recompute = Recompute::selective;
+              unsigned set = set_of(mlp);
+              if (r.model.mixture) set |= set_of(moe_act) | set_of(shared_experts);
+              if (r.model.latent) set = set_of(layernorm) | set_of(mla_up_proj) | set_of(moe) | set_of(mlp);
+              p.recompute_modules = static_cast<RecomputeModules>(set);
+            }
             if (kind == 2) r.workload.gradient_dtype = DType::bf16;
             if (kind == 3 && zero == 1) r.workload.moment_dtype = DType::bf16;
             if (kind == 0) r.workload.hidden_dropout = 0.1;
@@ -188,6 +196,7 @@ TEST_CASE("What Megatron-LM's flags say of a plan, they say again when read", "[
     CHECK(a.zero_stage == b.zero_stage);
     CHECK(a.recompute == b.recompute);
     CHECK(a.recompute_layers == b.recompute_layers);
+    CHECK(a.recompute_modules == b.recompute_modules);
     CHECK(a.offload_states == b.offload_states);
     if (a.mesh.size(Axis::context) > 1) {
       CHECK(a.context == b.context);

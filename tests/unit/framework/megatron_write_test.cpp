@@ -153,7 +153,10 @@ TEST_CASE("recomputation, kernels and precision have their flags", "[framework][
   r.plan.recompute = Recompute::selective;
   r.plan.attention = AttentionKernel::unfused;
   CHECK(value(r, "--recompute-granularity") == "selective");
+  CHECK(value(r, "--recompute-modules") == "core_attn");
   CHECK(value(r, "--attention-backend") == "unfused");
+  r.plan.recompute_modules |= set_of(RecomputeModule::mlp);
+  CHECK(value(r, "--recompute-modules") == "core_attn mlp");
   r.workload.gradient_dtype = DType::bf16;
   CHECK(value(r, "--grad-reduce-in-bf16") == "set");
   r.workload.gradient_dtype.reset();
@@ -252,8 +255,14 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[framework][m
   some.plan.stage_layers = std::vector<std::uint32_t>{20, 20, 20, 20};
   some.plan.recompute_layers = std::vector<std::uint32_t>{1, 2, 2, 2};
   CHECK(refusal(some) ==
-        "error: Megatron-LM recomputes the attention core of all layers or none [export.recompute-layers]\n"
+        "error: Megatron-LM recomputes modules of all layers or none [export.recompute-layers]\n"
         "  Leave out recompute_layers.\n");
+  some.plan.recompute_layers.reset();
+  some.plan.recompute_modules = set_of(RecomputeModule::layernorm);
+  CHECK(refusal(some) ==
+        "error: Megatron-LM's norms are a part of the products behind them, and are kept [export.recompute-modules]\n"
+        "  Leave layernorm out of recompute_modules.\n");
+  some.plan.recompute_layers = std::vector<std::uint32_t>{1, 2, 2, 2};
   some.plan.recompute = Recompute::full;
   CHECK(refusal(some) ==
         "error: Megatron-LM recomputes the same number of layers in every stage [export.recompute-layers]\n"

@@ -186,6 +186,8 @@ TEST_CASE("docs/plan-file.md names every key of a plan with its values and its d
     CHECK(said[2].find(default_text(d)) != std::string::npos);
     if (d.kind == DimensionKind::choice && d.key != "plan.parameter_chunk") {
       for (const std::string_view name : d.names) {
+        // Sets of modules are made of the names of single ones.
+        if (d.key == "plan.recompute_modules" && name.find('+') != std::string_view::npos) continue;
         if (name != "auto") CHECK(said[1].find("\"" + std::string(name) + "\"") != std::string::npos);
       }
     }
