@@ -220,7 +220,7 @@ class ShowVerb final : public Verb {
     } else if (flags_.json) {
       nlohmann::ordered_json json = json_of_toml(write_model(*m))["model"];
       json["parameters"] = parameter_count(*m);
-      json["layer_parameters"] = layer_parameter_count(*m);
+      if (!m->counted) json["layer_parameters"] = layer_parameter_count(*m);
       json["published_parameters"] = published_parameter_count(*m);
       json["active_parameters"] = active_parameter_count(*m);
       json["architecture"] = name_of(m->architecture);
@@ -230,8 +230,10 @@ class ShowVerb final : public Verb {
       json["not_read"] = unread_keys(*m);
       put_json(json);
     } else {
-      std::string counts = fmt::format("# {} parameters, {} in each layer\n", with_commas(parameter_count(*m)),
-                                       with_commas(layer_parameter_count(*m)));
+      std::string counts = fmt::format("# {} parameters", with_commas(parameter_count(*m)));
+      // The spec does not describe layers of a model that is only counted.
+      if (!m->counted) counts += fmt::format(", {} in each layer", with_commas(layer_parameter_count(*m)));
+      counts += '\n';
       if (active_parameter_count(*m) < parameter_count(*m)) {
         counts += fmt::format("# of which a token meets {}\n", with_commas(active_parameter_count(*m)));
       }

@@ -77,3 +77,21 @@ TEST_CASE("a plan whose model asks for YaRN runs, however it asks, and not witho
   CHECK(without.status == 2);
   CHECK(without.err.find("yarn") != std::string::npos);
 }
+
+// 2 x 256 x 64 in both tables, 64 in the last norm and in that of each layer. The mixer, with 4 heads of 16 features
+// and 2 groups of 8: 64 x (64 + 96 + 4) + 96 x 4 + 96 + 3 x 4 + 64 + 64 x 64. Attention: 64 x 16 x (2 x 4 + 2 x 2). The
+// feed-forward part: 2 x 64 x 128.
+TEST_CASE("a model that is only counted has no number of parameters in each layer", "[unit][cli]") {
+  const TemporaryFolder folder;
+  write(folder.file("hybrid"),
+        R"({"model_type": "nemotron_h", "hidden_size": 64, "intermediate_size": 128, "hybrid_override_pattern": "M*-",
+ "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 256, "mamba_num_heads": 4,
+ "mamba_head_dim": 16, "n_groups": 2, "ssm_state_size": 8, "conv_kernel": 4})");
+  write(folder.file("dense"), config);
+  CHECK(good("show model " + folder.file("hybrid")).find("# 76,844 parameters\n# counted, not priced") == 0);
+  CHECK(good("show model " + folder.file("dense")).find("# 115,008 parameters, 41,088 in each layer\n") == 0);
+  const json hybrid = json::parse(good("show model " + folder.file("hybrid") + " --json"));
+  CHECK(hybrid["parameters"] == 76844);
+  CHECK_FALSE(hybrid.contains("layer_parameters"));
+  CHECK(json::parse(good("show model " + folder.file("dense") + " --json"))["layer_parameters"] == 41088);
+}
