@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 #include <tbb/blocked_range.h>
+#include <tbb/concurrent_unordered_map.h>
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <map>
-#include <mutex>
+#include <string>
 #include <variant>
 
 #include "validate/measured_memory.hpp"
@@ -101,18 +102,13 @@ bool has_full_configuration(const MeasuredRun& r) {
 }
 
 const std::vector<CostFile>& shipped_costs(const Library& library) {
-  static std::mutex one_reads;
-  static std::map<std::filesystem::path, std::vector<CostFile>> read;  // by data directory
-  const std::lock_guard lock(one_reads);
-  const auto [at, first] = read.try_emplace(library.directory());
-  if (!first) return at->second;
+  static tbb::concurrent_unordered_map<std::string, std::vector<CostFile>> read;  // by data directory
+  const std::string directory = library.directory().string();
+  if (const auto at = read.find(directory); at != read.end()) return at->second;
   Diagnostics d;
   std::optional<std::vector<CostFile>> found = read_costs(library.directory() / "software", d);
-  if (!found) {
-    read.erase(at);
-    throw Error("shipped costs of software cannot be read\n" + render(d));
-  }
-  return at->second = std::move(*found);
+  if (!found) throw Error("shipped costs of software cannot be read\n" + render(d));
+  return read.emplace(directory, std::move(*found)).first->second;
 }
 
 double interval_coverage(const Validation& v) { return interval_coverage(pointers(v.rows)); }
