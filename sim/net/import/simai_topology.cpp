@@ -261,19 +261,26 @@ class Reader {
       return wrong(lines_.front()[1], "import.nodes", fmt::format("server {} is not wired like server 0", s),
                    "All servers of a fabric must be alike, with their links in the same order.");
     }
+    // The file has no PCIe. A switch beside each NIC, and a host that joins them, let every NIC reach every GPU.
+    const auto add = [&](std::string name) {
+      node.vertices.push_back(std::move(name));
+      return static_cast<std::uint32_t>(node.vertices.size() - 1);
+    };
+    const Link usual{LinkKind::pcie, Bandwidth::of(15.75e9), pcie_latency};
+    const std::uint32_t host = add("host0");
+    for (std::uint32_t n = 0; n < with_port.size(); ++n) {
+      const Link as_cable{LinkKind::pcie, Bandwidth::of(port_.at(with_port[n])), Seconds::of(0.0)};
+      const std::uint32_t pcie = add(fmt::format("pcie{}", n));
+      for (const std::uint32_t end : {with_port[n], node.gpus + n, host}) node.wires.push_back({end, pcie, as_cable});
+    }
+    for (std::uint32_t g = 0; g < node.gpus; ++g) {
+      if (std::find(with_port.begin(), with_port.end(), g) == with_port.end()) node.wires.push_back({g, host, usual});
+    }
     if (with_port.empty()) {
-      source_.note("no GPU leads to a switch: nic0 stands in for a NIC, over a host that the file does not have");
-      const auto host = static_cast<std::uint32_t>(node.vertices.size());
-      node.vertices.emplace_back("host0");
-      for (std::uint32_t end = 0; end < ends; ++end) {
-        node.wires.push_back({end, host, {LinkKind::pcie, Bandwidth::of(15.75e9), pcie_latency}});
-      }
+      source_.note("no GPU leads to a switch: nic0 stands in for a NIC, on a host that the file does not have");
+      node.wires.push_back({node.gpus, host, usual});
     } else {
-      source_.note("a GPU's link to a switch has its NIC; between the two stands the cable's rate, without delay");
-      for (std::uint32_t n = 0; n < node.nics; ++n) {
-        const Link to_nic{LinkKind::pcie, Bandwidth::of(port_.at(with_port[n])), Seconds::of(0.0)};
-        node.wires.push_back({with_port[n], node.gpus + n, to_nic});
-      }
+      source_.note("a GPU's link to a switch has its NIC; PCIe between the two has the cable's rate and no delay");
     }
     return joined(ends, node.vertices, node.wires);
   }

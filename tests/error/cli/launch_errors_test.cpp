@@ -73,7 +73,8 @@ TEST_CASE("launch.kind, launch.syntax and import.kind: files that are no launch 
       "torchtitan-flags, torchtune-yaml.\n";
   CHECK(refused("import " + other) ==
         "error: " + other + ": the kind of this file cannot be recognised [import.kind]\n" +
-            "  Name it with --as: nccl-topology, nvidia-smi, slurm, astra-sim, dot, nccl-graph, nccl-log, " + kinds);
+            "  Name it with --as: nccl-topology, nvidia-smi, slurm, astra-sim, dot, simai, nccl-graph, nccl-log, " +
+            kinds);
   CHECK(refused("estimate " + other) ==
         other + ": error: no framework here writes such files [launch.kind]\n" + "  Name the kind with --as: " + kinds);
   write(folder.file("plan.toml"), plan);

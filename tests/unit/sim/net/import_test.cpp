@@ -374,7 +374,7 @@ TEST_CASE("a topology of SimAI becomes servers with a NIC for each GPU that is l
   CHECK(i.fabric.node.gpus == 4);
   CHECK(i.fabric.node.nics == 4);
   CHECK(i.notes == std::vector<std::string>{
-                       "a GPU's link to a switch has its NIC; between the two stands the cable's rate, without delay",
+                       "a GPU's link to a switch has its NIC; PCIe between the two has the cable's rate and no delay",
                        "1 switch without links is left out"});
   const Fabric f(i.fabric);
   // 1,600 and 200 Gbit/s are 200 and 25 GB/s. Rail 0 is one switch away, other rails are behind a spine.
@@ -382,13 +382,16 @@ TEST_CASE("a topology of SimAI becomes servers with a NIC for each GPU that is l
         "node 0: gpu0 -> nvswitch0 200 GB/s\n"
         "node 0: nvswitch0 -> gpu3 200 GB/s\n");
   CHECK(way(f, 0, 4) ==
-        "node 0: gpu0 -> nic 0 25 GB/s\n"
-        "nic 0 -> switch10 25 GB/s\n"
-        "switch10 -> nic 4 25 GB/s\n"
-        "node 1: nic 0 -> gpu0 25 GB/s\n");
+        "node 0: gpu0 -> pcie0 25 GB/s\n"
+        "node 0: pcie0 -> nic0 25 GB/s\n"
+        "nic0 -> switch10 25 GB/s\n"
+        "switch10 -> nic4 25 GB/s\n"
+        "node 1: nic0 -> pcie0 25 GB/s\n"
+        "node 1: pcie0 -> gpu0 25 GB/s\n");
   const std::multiset<std::string> read_back = links(written(i.fabric));
   CHECK(read_back == links(f));
-  CHECK(read_back.size() == 2 * (2 * (4 + 4) + 8 + 8));
+  // Both directions of four NVLinks and twelve links of PCIe in each server, of eight cables and eight trunks.
+  CHECK(read_back.size() == 2 * (2 * (4 + 12) + 8 + 8));
 
   // One server without switches: a host and a NIC are made up.
   const Imported alone = import_text("3 2 1 0 2 H800\n2\n0 2 1600Gbps 0.000025ms 0\n1 2 1600Gbps 0.000025ms 0\n");
@@ -412,6 +415,5 @@ TEST_CASE("a topology of SimAI becomes servers with a NIC for each GPU that is l
   says("3 2 1 0 1 H800\n2\n0 2 1600Gbps 1ns 2\n", "the error rate \"2\" is no share [import.value]");
   says("3 2 1 0 1 H800\n2\n0 3 1600Gbps 1ns 0\n", "\"3\" is no node [import.value]");
   says("3 2 1 0 1 H800\n2\n0 0 1600Gbps 1ns 0\n", "0 to 0 is not a cable [import.edge]");
-  says("3 2 1 0 1 H800\n2\n0 2 1600Gbps 1ns 0\n", "nothing leads from gpu0 to gpu1 [import.unconnected]");
   says("4 2 0 0 1 H800\n \n0 1 1Gbps 1ns 0\n", "nothing leads out of the servers [import.unconnected]");
 }
