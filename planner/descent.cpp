@@ -132,8 +132,7 @@ std::uint64_t Descent::step(Seen& s, Reach reach) {
     list.push_back({std::move(n.plan), s.from.raised});
   }
   if (reach == Reach::plan) {
-    for (Candidate& c : reliefs(s.what.plan, plans_.appraiser().run(s.what.plan).model, plans_.hosts, all_mixtures))
-      list.push_back(std::move(c));
+    for (Candidate& c : reliefs(s.what.plan, plans_, all_mixtures)) list.push_back(std::move(c));
   }
   for (std::size_t next = 0; next < list.size() && !meter_.cancelled(); next += changes_at_once) {
     const std::size_t n = std::min(changes_at_once, list.size() - next);
@@ -167,7 +166,7 @@ std::vector<Seen> Descent::changed(const Candidate& c, Reach reach, const Rating
     std::vector<Plan> lean{s.what.plan};
     if (std::optional<Plan> shared = shared_out_further(s.what.plan)) lean.push_back(std::move(*shared));
     for (const Plan& plan : lean) {
-      for (const Candidate& r : reliefs(plan, plans_.appraiser().run(s.what.plan).model, plans_.hosts, all_mixtures)) {
+      for (const Candidate& r : reliefs(plan, plans_, all_mixtures)) {
         Seen other = plans_.look(r, below);
         if (other.rating >= below) continue;
         below = other.rating;

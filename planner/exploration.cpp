@@ -42,7 +42,7 @@ std::vector<Seen> made_to_fit(PricedPlans& plans, const Plan& plan, Rating limit
   if (fits && !plans.for_memory) return out;
   Plan stages = plan;
   if (!plans.appraiser().is_valid(stages)) return out;
-  for (const Candidate& c : reliefs(stages, plans.appraiser().run(stages).model, plans.hosts, few_mixtures)) offer(c);
+  for (const Candidate& c : reliefs(stages, plans, few_mixtures)) offer(c);
   if (fits || !plans.hosts) return out;
   for (const Candidate& c : strong_reliefs(stages)) offer(c);
   return out;

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "core/plan/axis_sizes.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/recompute_modules.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/plan/stage_split.hpp"
+#include "planner/priced_plans.hpp"
 
 namespace orrery {
 namespace {
@@ -381,8 +383,7 @@ Plan without_reliefs(Plan plan) {
   return plan;
 }
 
-std::vector<Candidate> reliefs(const Plan& plan, const ModelSpec& model, bool hosts,
-                               std::span<const std::uint32_t> mixtures) {
+std::vector<Candidate> reliefs(const Plan& plan, PricedPlans& plans, std::span<const std::uint32_t> mixtures) {
   Plan plain = without_reliefs(plan);
   Plan full = plain;
   set_recompute(full, Recompute::full);
@@ -394,7 +395,7 @@ std::vector<Candidate> reliefs(const Plan& plan, const ModelSpec& model, bool ho
       out.push_back({std::move(other), of == &full ? Raised::recomputed_layers : Raised::nothing});
     }
   }
-  if (hosts) {
+  if (plans.hosts) {
     out.push_back({plain, Raised::offloaded_activations});
     out.push_back({full, Raised::offloaded_activations});
     for (const std::uint32_t eighths : mixtures) {
@@ -422,13 +423,16 @@ std::vector<Candidate> reliefs(const Plan& plan, const ModelSpec& model, bool ho
   selective.recompute = Recompute::selective;
   out.push_back({selective, Raised::nothing});
   out.push_back({selective, Raised::recomputed_layers});
-  // Modules beside the flash kernel: the cheapest, whose results alone are dropped, and all that keep only their input.
+  // Modules beside the flash kernel: the cheapest, whose results alone are dropped, those that keep only their input,
+  // and both.
   using enum RecomputeModule;
-  const unsigned cheap = set_of(layernorm) | set_of(moe_act) | set_of(mla_up_proj);
-  const unsigned known = recompute_modules_of(model);
-  for (const unsigned modules : {cheap, cheap | set_of(mlp) | set_of(moe)}) {
-    if ((modules & known) == 0) continue;
-    selective.recompute_modules = static_cast<RecomputeModules>(modules & known);
+  const unsigned cheap = set_of(layernorm) | set_of(moe_act) | set_of(mla_up_proj), whole = set_of(mlp) | set_of(moe);
+  const unsigned known = recompute_modules_of(plans.model);
+  std::set<unsigned> seen{0};
+  for (const unsigned modules : {cheap & known, whole & known, (cheap | whole) & known}) {
+    if (!seen.insert(modules).second) continue;
+    selective.recompute_modules = static_cast<RecomputeModules>(modules);
+    if (!plans.is_allowed(selective)) continue;
     out.push_back({selective, Raised::nothing});
     out.push_back({selective, Raised::recomputed_layers});
   }

@@ -9,6 +9,8 @@
 
 namespace orrery {
 
+class PricedPlans;
+
 /// Coarse plans, and the ways in which one is opened up.
 
 /// One plan for each size of axes that the model and the limits allow, microbatches of one sequence, usual choices.
@@ -53,9 +55,8 @@ void put_within(PlannedRun&, const SearchLimits&, Dimensions);
 [[nodiscard]] std::optional<Plan> shared_out_further(const Plan&);
 
 /// Ways to make a plan fit, as it is the first: recomputed layers, activations in host memory, both at once with
-/// `mixtures` eighths of the layers recomputed.
-[[nodiscard]] std::vector<Candidate> reliefs(const Plan&, const ModelSpec&, bool hosts,
-                                             std::span<const std::uint32_t> mixtures);
+/// `mixtures` eighths of the layers recomputed, and the modules of layers that may be recomputed alone.
+[[nodiscard]] std::vector<Candidate> reliefs(const Plan&, PricedPlans&, std::span<const std::uint32_t> mixtures);
 inline constexpr std::uint32_t few_mixtures[] = {4, 7}, all_mixtures[] = {1, 2, 3, 4, 5, 6, 7};
 /// Ways that move states and weights to host memory too.
 [[nodiscard]] std::vector<Candidate> strong_reliefs(const Plan&);

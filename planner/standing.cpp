@@ -41,7 +41,7 @@ void Standing::judge(Seen& s) {
       }
       continue;
     }
-    for (Candidate& c : reliefs(before.what.plan, appraiser.run(before.what.plan).model, plans_.hosts, all_mixtures)) {
+    for (Candidate& c : reliefs(before.what.plan, plans_, all_mixtures)) {
       if (c.raised == Raised::nothing || !appraiser.is_valid(c.plan)) continue;
       if (c.raised == Raised::recomputed_layers && limits.only.contains("plan.recompute_layers")) continue;
       ++raised_further_;
