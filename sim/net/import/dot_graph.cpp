@@ -257,7 +257,7 @@ class Reader {
     }
     if (has_gpus) {
       f.node.wires = node_wires[0];
-      if (!joined(ends, f.node.vertices, f.node.wires)) return false;
+      if (!ends_are_joined(source_, {}, ends, f.node.vertices, f.node.wires)) return false;
     }
     if (f.nodes == 1 && network.wires.empty()) return true;
     if (f.nics() > 2048) {
@@ -265,17 +265,10 @@ class Reader {
                     {fmt::format("There are {}; at most 2048 are read.", f.nics())});
       return false;
     }
-    if (!joined(static_cast<std::uint32_t>(f.nics()), network.vertices, network.wires)) return false;
+    if (!ends_are_joined(source_, {}, static_cast<std::uint32_t>(f.nics()), network.vertices, network.wires))
+      return false;
     f.network = std::move(network);
     return true;
-  }
-
-  bool joined(std::uint32_t ends, const std::vector<std::string>& names, const std::vector<Wire>& wires) {
-    const Topology::Sides gap = unconnected(ends, static_cast<std::uint32_t>(names.size()), wires);
-    if (gap.from == gap.to) return true;
-    source_.error({}, "import.unconnected", fmt::format("nothing leads from {} to {}", names[gap.from], names[gap.to]),
-                  {"GPUs and NICs pass nothing on."});
-    return false;
   }
 
   Source& source_;

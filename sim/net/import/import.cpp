@@ -38,6 +38,15 @@ std::string wire_name(std::string text) {
   return text;
 }
 
+bool ends_are_joined(Source& source, Position where, std::uint32_t ends, const std::vector<std::string>& names,
+                     const std::vector<Wire>& wires) {
+  const Topology::Sides gap = unconnected(ends, static_cast<std::uint32_t>(names.size()), wires);
+  if (gap.from == gap.to) return true;
+  source.error(where, "import.unconnected", fmt::format("nothing leads from {} to {}", names[gap.from], names[gap.to]),
+               {"GPUs and NICs pass nothing on."});
+  return false;
+}
+
 std::vector<TextLine> lines_of(std::string_view text) {
   std::vector<TextLine> out;
   std::uint32_t number = 0;

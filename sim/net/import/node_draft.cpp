@@ -219,14 +219,7 @@ std::optional<FabricSpec> NodeDraft::finish(Source& source, const ImportOptions&
     }
     f.node.wires.push_back({number.at(c.a), number.at(c.b), c.link});
   }
-  const Topology::Sides gap =
-      unconnected(f.node.gpus + f.node.nics, static_cast<std::uint32_t>(f.node.vertices.size()), f.node.wires);
-  if (gap.from != gap.to) {
-    source.error(where, "import.unconnected",
-                 fmt::format("nothing leads from {} to {}", f.node.vertices[gap.from], f.node.vertices[gap.to]),
-                 {"GPUs and NICs pass nothing on."});
-    return std::nullopt;
-  }
+  if (!ends_are_joined(source, where, f.node.gpus + f.node.nics, f.node.vertices, f.node.wires)) return std::nullopt;
   if (f.gpus() > max_fabric_gpus) {
     source.error(
         where, "import.size", "the fabric has too many GPUs",

@@ -282,7 +282,7 @@ class Reader {
     } else {
       source_.note("a GPU's link to a switch has its NIC; PCIe between the two has the cable's rate and no delay");
     }
-    return joined(ends, node.vertices, node.wires);
+    return ends_are_joined(source_, {}, ends, node.vertices, node.wires);
   }
 
   bool wire_network(FabricSpec& f, const std::vector<std::uint32_t>& with_port) {
@@ -310,17 +310,10 @@ class Reader {
       source_.note(fmt::format("{} without links {} left out", counted(switches_ - place.size(), "switch", "switches"),
                                switches_ - place.size() == 1 ? "is" : "are"));
     }
-    if (!joined(static_cast<std::uint32_t>(f.nics()), network.vertices, network.wires)) return false;
+    if (!ends_are_joined(source_, {}, static_cast<std::uint32_t>(f.nics()), network.vertices, network.wires))
+      return false;
     f.network = std::move(network);
     return true;
-  }
-
-  bool joined(std::uint32_t ends, const std::vector<std::string>& names, const std::vector<Wire>& wires) {
-    const Topology::Sides gap = unconnected(ends, static_cast<std::uint32_t>(names.size()), wires);
-    if (gap.from == gap.to) return true;
-    source_.error({}, "import.unconnected", fmt::format("nothing leads from {} to {}", names[gap.from], names[gap.to]),
-                  {"GPUs and NICs pass nothing on."});
-    return false;
   }
 
   Source& source_;

@@ -37,6 +37,10 @@ class Source {
 /// A name as a fabric's wires have it: characters other than visible ASCII become "_".
 [[nodiscard]] std::string wire_name(std::string text);
 
+/// Whether wires lead from each end to each other end, the first `ends` of the names; a mistake where not.
+[[nodiscard]] bool ends_are_joined(Source&, Position, std::uint32_t ends, const std::vector<std::string>& names,
+                                   const std::vector<Wire>&);
+
 /// Lines of a text with their numbers, from 1.
 struct TextLine {
   std::uint32_t number = 0;
